@@ -29,7 +29,7 @@ JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 RUNNING = re.compile(r"Running task \d+\.\d+ in stage")
 """In the log of an executor."""
 WAIT_S = 120.0
-MOST_ROWS = 20_000_000
+MAX_ROWS = 20_000_000
 
 
 class Service:
@@ -103,7 +103,7 @@ def finish(process: "subprocess.Popen[str]", what: str) -> float:
 def rows(folder: Path) -> pa.Table:
     """The rows of a result, in an order that does not depend on tasks."""
     found = ds.dataset([str(path) for path in sorted(folder.rglob("*.parquet"))], format="parquet")
-    if (count := found.count_rows()) > MOST_ROWS:
+    if (count := found.count_rows()) > MAX_ROWS:
         raise SystemExit(f"{count} matches are more than this benchmark compares: ask for fewer events")
     return found.to_table(columns=["event", "subscription"]).sort_by(
         [("event", "ascending"), ("subscription", "ascending")]

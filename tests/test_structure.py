@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "wend"
-MOST_LINES, MOST_FUNCTION_LINES, MOST_BRANCHES, MOST_LEVELS = 450, 70, 15, 2
+MAX_LINES, MAX_FUNCTION_LINES, MAX_BRANCHES, MAX_LEVELS = 450, 70, 15, 2
 
 KERNELS = {
     "strategies/adaptive/routes.py:RouteTable.search": "the search for routes, once per packet while links are down",
@@ -79,7 +79,7 @@ def levels(key: str, made: dict[str, OwnClass]) -> int:
 
 
 def too_deep(made: dict[str, OwnClass]) -> list[str]:
-    return [f"{one.file} {one.name}" for key, one in made.items() if levels(key, made) > MOST_LEVELS]
+    return [f"{one.file} {one.name}" for key, one in made.items() if levels(key, made) > MAX_LEVELS]
 
 
 def only_children(made: dict[str, OwnClass]) -> list[str]:
@@ -171,9 +171,9 @@ def large_functions(file: str, source: str) -> list[str]:
     complaints = []
     for name, function in functions(source):
         lines = (function.end_lineno or 0) - function.lineno + 1
-        if lines > MOST_FUNCTION_LINES:
+        if lines > MAX_FUNCTION_LINES:
             complaints.append(f"{file}:{name} has {lines} lines")
-        elif branches(function) > MOST_BRANCHES:
+        elif branches(function) > MAX_BRANCHES:
             complaints.append(f"{file}:{name} branches {branches(function)} times")
     return complaints
 
@@ -204,7 +204,7 @@ def test_a_public_class_name_stands_once() -> None:
 
 def test_no_module_is_too_long() -> None:
     lengths = {file: len(source.splitlines()) for file, source in sources().items()}
-    assert {file for file, lines in lengths.items() if lines > MOST_LINES} == set()
+    assert {file for file, lines in lengths.items() if lines > MAX_LINES} == set()
 
 
 def test_no_function_is_too_long_or_branches_too_often() -> None:

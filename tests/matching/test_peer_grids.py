@@ -55,7 +55,7 @@ def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     if request.param == "crowded":
         monkeypatch.setattr(peer_grids, "CROWDED", 2)
     elif request.param == "coarse":
-        monkeypatch.setattr(peer_grids, "MOST_BORDERS", 3)
+        monkeypatch.setattr(peer_grids, "MAX_BORDERS", 3)
     if request.param in ("any", "coarse"):
         monkeypatch.setattr(peer_grids, "FEW", 1000)
 

@@ -106,7 +106,7 @@ def test_publications_have_their_times_by_the_clock_of_the_reference(
         compared.append(len(seen))
         return solve_clocks(seen, nodes)
 
-    monkeypatch.setattr(updates_module, "MOST_SIGHTINGS", most)
+    monkeypatch.setattr(updates_module, "MAX_SIGHTINGS", most)
     monkeypatch.setattr(clocks, "solve_clocks", solve)
     overlay = InventedOverlay(6, 20 * SECOND, offsets={2: YEAR, 3: -90 * SECOND}, sample=1.0)
     write_segments(tmp_path / "in", overlay, 10 * SECOND)

@@ -24,7 +24,7 @@ def test_tasks_by_size_and_cores(rows: int, at_once: int, tasks: int) -> None:
 @needs_java
 @pytest.mark.spark
 def test_events_in_one_row_group_are_several_tasks(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partitions, "LEAST_ROWS", 100)
+    monkeypatch.setattr(partitions, "MIN_ROWS", 100)
     pq.write_table(pa.table({"id": list(range(1000)), "x": list(range(1000))}), tmp_path / "e.parquet")
     pq.write_table(pa.table({"id": [1], "filter": ["x < 300"]}), tmp_path / "s.parquet")
     job = MatchJob(spark, str(tmp_path / "s.parquet"), str(tmp_path / "e.parquet"))

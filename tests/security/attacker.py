@@ -124,7 +124,7 @@ class Attacker:
             case "noise":
                 return some(evil.randrange(0, 700))
             case "guess":
-                head = packets.head(packets.TRANSPORT + evil.randrange(packets.MOST_KINDS))
+                head = packets.head(packets.TRANSPORT + evil.randrange(packets.MAX_KINDS))
                 return head + some(4) + evil.randrange(100).to_bytes(8, "little") + some(evil.randrange(16, 100))
             case "initiate":
                 made = _stolen(victim.peer, other.peer, evil.randrange(STOLEN))

@@ -13,7 +13,7 @@ from wend.security import group_keys, packets
 from wend.security.group_keys import (
     HOLD_NS,
     LOOK_NS,
-    MOST_HELD,
+    MAX_HELD,
     OVERLAP_NS,
     ROLL_NS,
     GroupKey,
@@ -163,7 +163,7 @@ def test_what_came_before_its_key_waits_for_it_and_only_for_a_moment() -> None:
     late = net.cast(1, b"too early")
     assert late is not None
     keys, net.transit = [one for one in net.transit if one[1] is not None], []
-    for _ in range(MOST_HELD + 5):
+    for _ in range(MAX_HELD + 5):
         net.hear(3, late)
     assert net.refused[3] == {"unknown-group-key": 5}
     net.now += HOLD_NS

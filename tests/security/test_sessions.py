@@ -8,11 +8,11 @@ from tests.security.worlds import World, converse
 from wend.model.errors import Untrusted
 from wend.model.units import SECOND
 from wend.security import packets
-from wend.security.peer_session import MOST_WAITING, WAIT_NS
+from wend.security.peer_session import MAX_WAITING, WAIT_NS
 from wend.security.replay import WINDOW, ReplayWindow
 from wend.security.session_effects import SessionReady
 from wend.security.session_layer import SessionLayer
-from wend.security.session_table import MOST_UNKNOWN
+from wend.security.session_table import MAX_UNKNOWN
 
 # ---------------------------------------------------------------- layout
 
@@ -91,16 +91,16 @@ def test_what_waits_for_a_handshake_is_bounded_and_counted() -> None:
     layer = SessionLayer(credentials_of(A), MacVerifier(), incarnation=1, version=3, random=random_bytes("a"))
     layer.tick(SECOND, START_S)
     layer.locate(SECOND, B, ("10.0.0.2", 7000))
-    for number in range(MOST_WAITING + 10):
+    for number in range(MAX_WAITING + 10):
         assert layer.seal(SECOND, B, 0, b"%d" % number) is None
     assert layer.notices["no-session"] == 10
     layer.tick(SECOND + WAIT_NS, START_S)
-    assert layer.notices["no-session"] == MOST_WAITING + 10
+    assert layer.notices["no-session"] == MAX_WAITING + 10
     assert layer.seal(SECOND, 77, 0, b"nobody knows where that is") is None
-    assert layer.notices["no-session"] == MOST_WAITING + 11
-    for number in range(MOST_UNKNOWN + 5):
+    assert layer.notices["no-session"] == MAX_WAITING + 11
+    for number in range(MAX_UNKNOWN + 5):
         layer.send_to(SECOND, (f"10.1.{number // 250}.{number % 250}", 1), 2, b"?")
-    assert layer.notices["no-session"] == MOST_WAITING + 16
+    assert layer.notices["no-session"] == MAX_WAITING + 16
 
 
 def test_a_message_to_an_address_finds_out_who_is_there() -> None:

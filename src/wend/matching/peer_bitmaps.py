@@ -21,7 +21,7 @@ K = TypeVar("K")
 SMALLEST = 8
 """The size of the smallest blocks, and how many conjunctions are tried one by one. The next size is twice as large."""
 SIZES = 10
-MOST_GRIDS = 16
+MAX_GRIDS = 16
 """An event looks into each of them."""
 _PLACE_BITS = 32
 _PLACE_MASK = (1 << _PLACE_BITS) - 1
@@ -106,7 +106,7 @@ class PeerBitmapIndex(Generic[K]):
 
     def _to_grid(self, moved: list[Moved]) -> list[Moved]:
         """Make a grid of conjunctions for which it is better than a block. Returns the others."""
-        if len(self._grids) >= MOST_GRIDS:
+        if len(self._grids) >= MAX_GRIDS:
             return moved
         alone = [type(one) is tuple and type(self._places[key]) is int for _, key, one in moved]
         grid = grid_of([one for (_, _, one), is_alone in zip(moved, alone, strict=True) if is_alone])

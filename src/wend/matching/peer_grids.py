@@ -15,13 +15,13 @@ from wend.matching.conjunctions import isnan
 from wend.matching.values import NOTHING, Values, between, pieces
 from wend.model.events import Attributes, Range
 
-MOST_CELLS = 16
+MAX_CELLS = 16
 """A box that meets more cells is not in the grid."""
 CROWDED = 64
 """Boxes in a cell; a box that would be one more is not in the grid."""
 FEW = 2
 """Boxes in a cell of a new grid, on average; with more it is not worthwhile."""
-MOST_BORDERS = 1024
+MAX_BORDERS = 1024
 SAMPLED = 128
 """The number of boxes that are sampled to choose the attributes of a grid."""
 _ROW_BITS = 12
@@ -41,7 +41,7 @@ class _Axis:
         ends = [len(cuts) if end is None else bisect_left(cuts, end) for _, end in sides]
         widths = sorted([end - bisect_left(cuts, low) for (low, _), end in zip(sides, ends, strict=True)])
         usual = max(1, widths[len(widths) // 2])
-        count = min(MOST_BORDERS, max(1, len(cuts) // usual))
+        count = min(MAX_BORDERS, max(1, len(cuts) // usual))
         self.borders = sorted({*[cuts[at * len(cuts) // count] for at in range(count)], cuts[-1]})
 
     def span(self, low: Any, end: Any) -> tuple[int, int]:
@@ -88,7 +88,7 @@ class BoxGrid:
             return None
         first_x, last_x = x.span(low_x, end_x)
         first_y, last_y = y.span(low_y, end_y)
-        if (last_x - first_x + 1) * (last_y - first_y + 1) > MOST_CELLS:
+        if (last_x - first_x + 1) * (last_y - first_y + 1) > MAX_CELLS:
             return None
         if x.is_beyond(first_x, last_x) or y.is_beyond(first_y, last_y):
             return None

@@ -44,7 +44,7 @@ SCHEMA = pa.schema(
 _TARGETS = pa.schema(
     [pa.field("task", pa.int32()), pa.field("source", pa.int32()), pa.field("receivers", pa.list_(pa.int32()))]
 )
-_MOST_TASKS = 64
+_MAX_TASKS = 64
 """Many tasks keep the last one short; few tasks keep the cost of starting them low."""
 _SECONDS_PER_PATH = 9e-6
 """On one core, for a network of a thousand peers. Larger networks take longer."""
@@ -73,7 +73,7 @@ def paths_on_spark(spark: SparkSession, graph: CsrGraph, targets: Targets, k: in
     if k < 1:
         raise ConfigError(f"k must be at least 1, got {k}")
     file = graph_file(graph, folder)
-    tasks = min(len(targets), _MOST_TASKS)
+    tasks = min(len(targets), _MAX_TASKS)
     rows = [
         {"task": i % tasks, "source": source, "receivers": np.asarray(targets[source], dtype=np.int32)}
         for i, source in enumerate(sorted(targets))

@@ -37,7 +37,7 @@ Ints = npt.NDArray[np.int64]
 
 BLOCK = 8192
 _USUAL_WIDTH = {"narrow": 0.1}
-_MOST_ATTRIBUTES = 1000
+_MAX_ATTRIBUTES = 1000
 
 SUBSCRIPTIONS = pa.schema([pa.field("id", pa.int64(), False), pa.field("filter", pa.string(), False)])
 RANGE = pa.struct([pa.field("low", pa.int64()), pa.field("high", pa.int64())])
@@ -58,8 +58,8 @@ class WorkloadSpec(msgspec.Struct, frozen=True):
     ranges: float = 0.0
 
     def __post_init__(self) -> None:
-        if not 1 <= self.attributes <= _MOST_ATTRIBUTES:
-            raise ConfigError(f"a workload has 1 to {_MOST_ATTRIBUTES} attributes, got {self.attributes}")
+        if not 1 <= self.attributes <= _MAX_ATTRIBUTES:
+            raise ConfigError(f"a workload has 1 to {_MAX_ATTRIBUTES} attributes, got {self.attributes}")
         for what, (fewest, most) in (("filters", self.predicates), ("events", self.present)):
             if not 1 <= fewest <= most <= self.attributes:
                 raise ConfigError(

@@ -20,7 +20,7 @@ from wend.topology.traceroute_counts import RECORDS, count
 _SIGHTINGS = "kind string, a string, b string, gap int, middle string, seen long, first_ns long, last_ns long"
 _COLUMNS = dict.fromkeys(("source", "target", "time_ns"), "bigint") | {"hops": "array<string>", "reached": "boolean"}
 LEAST = 3
-MOST_LINKS = 2000
+MAX_LINKS = 2000
 """A router that more overlay links cross is left out of the overlaps: it would make millions of pairs."""
 _ON_PATH = 0.5
 """A router is on the path of an overlay link if it answered in this share of the link's traces."""
@@ -37,7 +37,7 @@ class InferredUnderlay(NamedTuple):
     """what, seen: the number of traces, and of those that could not be used, by reason"""
 
 
-def infer(records: DataFrame, *, least: int = LEAST, most_links: int = MOST_LINKS) -> InferredUnderlay:
+def infer(records: DataFrame, *, least: int = LEAST, most_links: int = MAX_LINKS) -> InferredUnderlay:
     """Infer the underlay. The overlaps leave out routers that more than `most_links` overlay links cross."""
     if least < 1:
         raise ConfigError(f"least must be at least 1, got {least}")

@@ -38,14 +38,14 @@ HOLD_NS: Nanos = SECOND
 """How long a packet waits for its key."""
 ROLL_NS: Nanos = 60 * MINUTE
 """The age at which a key is replaced."""
-MOST_EPOCH = 1 << 31
+MAX_EPOCH = 1 << 31
 """The highest epoch number that a peer believes of another keeper. So a lying keeper leaves numbers for the next
 one."""
-MOST_HELD = 64
-MOST_HELD_BYTES = 1 << 18
+MAX_HELD = 64
+MAX_HELD_BYTES = 1 << 18
 """Packets of a group that wait for a key."""
-MOST_KEEPERS = 32
-MOST_SALTS = 4
+MAX_KEEPERS = 32
+MAX_SALTS = 4
 """Restarts of one sender in one epoch. Each changes the roster, and so begins another epoch."""
 
 TOLD, TAKEN, ASKED = 1, 2, 3
@@ -112,7 +112,7 @@ class GroupKey:
         stream = self._streams.get((sender, salt))
         is_new = stream is None
         if stream is None:
-            if self._salts[sender] >= MOST_SALTS:
+            if self._salts[sender] >= MAX_SALTS:
                 return "forged"
             stream = _Stream(self._cipher(sender, salt), ReplayWindow())
         if not stream.window.is_new(counter):
@@ -139,7 +139,7 @@ class _Group:
         self.key: GroupKey | None = None
         self.former: GroupKey | None = None
         self.highest = 0
-        """The number of the highest epoch that this peer has seen, at most `MOST_EPOCH`."""
+        """The number of the highest epoch that this peer has seen, at most `MAX_EPOCH`."""
         self.last_made = 0
         """The number of the last epoch that this peer made."""
         self.epochs: dict[Member, int] = {}
@@ -155,7 +155,7 @@ class _Group:
     def has_room(self, size: int) -> bool:
         """Whether another packet of this size may wait for its key."""
         pending_bytes = sum(len(datagram) for datagram, _ in self.pending)
-        return len(self.pending) < MOST_HELD and pending_bytes + size <= MOST_HELD_BYTES
+        return len(self.pending) < MAX_HELD and pending_bytes + size <= MAX_HELD_BYTES
 
     def all_keys(self) -> Iterator[GroupKey]:
         for key in (self.key, self.former):
@@ -174,7 +174,7 @@ class GroupKeys:
         self.refused = refused
         self.notices = notices
         self._groups: dict[int, _Group] = {}
-        self._salts: deque[bytes] = deque(maxlen=MOST_SALTS * 4)
+        self._salts: deque[bytes] = deque(maxlen=MAX_SALTS * 4)
         """The last salts of this peer."""
         self._excluded: dict[PeerId, Nanos] = {}
         """Peers whose certificate is no longer accepted, and when to find out whether they have a new one."""
@@ -330,7 +330,7 @@ class GroupKeys:
         else:
             group.epochs.pop(group.keeper, None)
             group.epochs[group.keeper] = epoch
-            if len(group.epochs) > MOST_KEEPERS:
+            if len(group.epochs) > MAX_KEEPERS:
                 del group.epochs[next(iter(group.epochs))]
             self._adopt(now, group, GroupKey(now, epoch, secret, self._me, self._salt(), sender), former)
         self.effects.append(GroupMessage(sender, SHORT_FORM.pack(TAKEN, group.number, epoch)))
@@ -341,7 +341,7 @@ class GroupKeys:
         if group.former is not None:
             group.former.ends_ns = now + OVERLAP_NS
         group.key = key
-        group.highest = max(group.highest, min(key.epoch >> 32, MOST_EPOCH))
+        group.highest = max(group.highest, min(key.epoch >> 32, MAX_EPOCH))
         self.notices["group-key"] += 1
         pending, group.pending = group.pending, []
         for datagram, since in pending:

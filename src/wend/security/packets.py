@@ -26,7 +26,7 @@ VERSION: Final = 2
 INITIATION, ANSWER, COOKIE, QUESTION, CERTIFICATE, MULTICAST = 1, 2, 3, 4, 5, 6
 TRANSPORT: Final = 16
 """The type of transport packets of kind 0; that of kind k is `TRANSPORT + k`."""
-MOST_KINDS: Final = 16
+MAX_KINDS: Final = 16
 NOTHING: Final = 15
 """The kind of a packet without a message, which only shows that the sender has the keys."""
 REKEYING: Final = 14
@@ -100,7 +100,7 @@ def head(kind: int) -> bytes:
     return _HEAD.pack(MAGIC, VERSION, kind)
 
 
-HEAD_NUMBERS: Final = tuple(int.from_bytes(head(TRANSPORT + kind), "little") for kind in range(MOST_KINDS))
+HEAD_NUMBERS: Final = tuple(int.from_bytes(head(TRANSPORT + kind), "little") for kind in range(MAX_KINDS))
 """The heads of transport packets by kind, as the first field of `TRANSPORT_HEADER`."""
 KINDS: Final = {number: kind for kind, number in enumerate(HEAD_NUMBERS)}
 

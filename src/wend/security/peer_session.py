@@ -14,10 +14,10 @@ RETRY_NS: tuple[Nanos, ...] = tuple(ms * MS for ms in (250, 500, 1000, 2000, 500
 """How long a handshake waits for an answer before the first retry, the second, and so on."""
 WAIT_NS: Nanos = 2 * SECOND
 """How long a message waits for a handshake. After that the protocol has repeated it or given it up."""
-MOST_WAITING = 64
+MAX_WAITING = 64
 """Messages to one peer that wait for a handshake."""
-MOST_WAITING_BYTES = 1 << 17
-MOST_PREVIOUS = 2
+MAX_WAITING_BYTES = 1 << 17
+MAX_PREVIOUS = 2
 CROSSED_NS: Nanos = 5 * SECOND
 """The keys of handshakes that crossed differ in age by less than this."""
 ALIVE_NS: Nanos = 5 * SECOND
@@ -56,9 +56,9 @@ class WaitingQueue:
         """Drop messages that have waited for too long or are too many. Returns how many."""
         if not self._messages:
             return 0
-        kept = [message for message in self._messages if now - message.since_ns < WAIT_NS][-MOST_WAITING:]
+        kept = [message for message in self._messages if now - message.since_ns < WAIT_NS][-MAX_WAITING:]
         size = sum(len(message.body) for message in kept)
-        while size > MOST_WAITING_BYTES:
+        while size > MAX_WAITING_BYTES:
             size -= len(kept.pop(0).body)
         dropped = len(self._messages) - len(kept)
         self._messages = kept
@@ -192,7 +192,7 @@ class PeerSession:
             if self.next is not None and self.next.incarnation < keys.incarnation:
                 dropped, self.next = [*dropped, self.next], None
         else:
-            dropped, self.previous = former[:-MOST_PREVIOUS], former[-MOST_PREVIOUS:]
+            dropped, self.previous = former[:-MAX_PREVIOUS], former[-MAX_PREVIOUS:]
         self.incarnation = keys.incarnation
         self._use(keys)
         return dropped

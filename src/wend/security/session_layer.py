@@ -42,7 +42,7 @@ from wend.security.noise import nonce
 from wend.security.packets import HEADER_BYTES
 from wend.security.peer_session import ALIVE_NS, AddressSession, PeerSession, WaitingMessage
 from wend.security.session_effects import SessionEffect, SessionEnded, SessionMoved, SessionOutput, SessionReady
-from wend.security.session_table import MOST_UNKNOWN, SessionTable
+from wend.security.session_table import MAX_UNKNOWN, SessionTable
 from wend.security.transport import Opened, TransportKeys
 
 _unpack, _KINDS = packets.TRANSPORT_HEADER.unpack_from, packets.KINDS
@@ -209,7 +209,7 @@ class SessionLayer:
         """Let a message wait for a handshake with the peer at an address."""
         attempt = self._table.unknown.get(address)
         if attempt is None:
-            if len(self._table.unknown) >= MOST_UNKNOWN:
+            if len(self._table.unknown) >= MAX_UNKNOWN:
                 self._output.count_unsent(1)
                 return
             attempt = self._table.unknown[address] = AddressSession(address, now)

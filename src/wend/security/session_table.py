@@ -8,9 +8,9 @@ from wend.security.cookies import Address
 from wend.security.peer_session import ALIVE_NS, AddressSession, PeerSession, PendingHandshake
 from wend.security.transport import TransportKeys
 
-MOST_PEERS = 4096
+MAX_PEERS = 4096
 """Peers with a session, now or recently."""
-MOST_UNKNOWN = 256
+MAX_UNKNOWN = 256
 """Addresses that are asked for the certificate of their peer."""
 
 
@@ -40,7 +40,7 @@ class SessionTable:
         """The entry of a peer, made if there is none. None if too many peers have keys."""
         session = self.peers.get(peer)
         if session is None:
-            if len(self.peers) >= MOST_PEERS:
+            if len(self.peers) >= MAX_PEERS:
                 idle = next((other for other, entry in self.peers.items() if entry.is_idle(now)), None)
                 if idle is None:
                     return None
@@ -60,7 +60,7 @@ class SessionTable:
         owner = self.peers.get(self.at.pop(address, peer))
         if owner is not None and owner.peer != peer and owner.address == address and now - owner.heard_ns <= ALIVE_NS:
             peer = owner.peer
-        if len(self.at) >= 2 * MOST_PEERS:
+        if len(self.at) >= 2 * MAX_PEERS:
             del self.at[next(iter(self.at))]
         self.at[address] = peer
 
@@ -115,7 +115,7 @@ class SessionTable:
     def _end_question(self, attempt: PendingHandshake | AddressSession) -> None:
         if self._questions.pop(attempt.question, None) is not None:
             self._ended[attempt.question] = None
-            if len(self._ended) > MOST_UNKNOWN:
+            if len(self._ended) > MAX_UNKNOWN:
                 del self._ended[next(iter(self._ended))]
         attempt.question = b""
 

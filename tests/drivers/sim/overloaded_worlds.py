@@ -41,7 +41,7 @@ LOOK = "look"
 """The entry of the agenda at which an engine looks at its queues."""
 SETTLED_NS: Nanos = 2 * SECOND
 """When a controller has found the capacity of its link, after the first publication."""
-LEAST_USED, LEAST_USED_WITH_LOSS = 0.9, 0.6
+MIN_USED, MIN_USED_WITH_LOSS = 0.9, 0.6
 """The share of its capacity that a single overloaded link must carry."""
 LONGEST_QUEUE_NS: Nanos = 60 * MS
 LONGEST_QUEUE_PACKETS = 4
@@ -171,7 +171,7 @@ def _controller(engine: ObservedEngine) -> list[str]:
     used = came * SECOND / (world.stop_ns - begin) / capacity
     waited = float(np.median(engine.waits_ns[SETTLED_NS // LOOK_NS :]))
     wrong = []
-    least = LEAST_USED_WITH_LOSS if world.scenario.pl else LEAST_USED
+    least = MIN_USED_WITH_LOSS if world.scenario.pl else MIN_USED
     if used < least:
         wrong.append(f"the link carries {used:.2f} of its capacity, {least} is the least")
     longest = max(LONGEST_QUEUE_NS, LONGEST_QUEUE_PACKETS * SECOND / capacity)

@@ -26,7 +26,7 @@ from wend.drivers.sim.dht_workload import (
     Workload,
     due_pairs,
 )
-from wend.drivers.sim.latencies import LAN_NS, MOST_LINKS, RouterLatencies, RouterTable
+from wend.drivers.sim.latencies import LAN_NS, MAX_LINKS, RouterLatencies, RouterTable
 from wend.model.units import MS, SECOND
 from wend.topology.routing import shortest_paths
 from wend.topology.transit_stub import TransitStub, transit_stub
@@ -238,8 +238,8 @@ def test_latencies_between_routers_are_those_of_the_shortest_paths() -> None:
     underlay = transit_stub(5, SMALL)
     paths = shortest_paths(underlay)
     table = RouterTable(underlay)
-    assert np.array_equal(table.paths % MOST_LINKS, paths.hops())
-    assert np.abs(table.paths // MOST_LINKS * 1000 - paths.delay_ns).max() <= 500
+    assert np.array_equal(table.paths % MAX_LINKS, paths.hops())
+    assert np.abs(table.paths // MAX_LINKS * 1000 - paths.delay_ns).max() <= 500
     latencies = RouterLatencies(table, 60, seed=1)
     assert set(latencies.router.tolist()) <= set(underlay.access().tolist())
     a, b = np.divmod(np.arange(3600), 60)

@@ -200,7 +200,7 @@ def test_a_peer_asks_only_so_often() -> None:
     net.tell(1, Heard(2, stray))
     net.settle()
     asked = [message for message in net.sent if isinstance(message, InterestRequest)]
-    assert asked == [InterestRequest(0)] * flooded.MOST_REQUESTS and net.agree()
+    assert asked == [InterestRequest(0)] * flooded.MAX_REQUESTS and net.agree()
 
 
 @settings(max_examples=12)

@@ -172,7 +172,7 @@ def test_a_stranger_cannot_split_the_regions_of_others() -> None:
 
 
 def test_copies_of_regions_are_bounded_and_end_if_nobody_speaks_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replicas, "MOST_COPIES", 50)
+    monkeypatch.setattr(replicas, "MAX_COPIES", 50)
     net = net_with(4)
     liar, victim = sorted(net.peers)[:2]
     mine = [name for number in range(2000) if net.owner(f"{(name := f'attribute n{number}')}|") == liar]

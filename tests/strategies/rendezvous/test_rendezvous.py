@@ -203,7 +203,7 @@ def test_entries_that_nobody_renews_expire() -> None:
 
 
 def test_what_a_peer_remembers_of_others_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wend.strategies.rendezvous.directory.MOST_NAMES", 5)
+    monkeypatch.setattr("wend.strategies.rendezvous.directory.MAX_NAMES", 5)
     net = RingNet("rendezvous", 8)
     net.subscribe(3, 0, "topic = 't0'")
     net.settle()

@@ -10,7 +10,7 @@ from wend.model.events import Event, EventId, event_bytes
 from wend.model.units import MS, SECOND
 from wend.protocol.plugins import SendTo, Timer
 from wend.strategies.rendezvous.messages import AskTrip, MatchEvent, NotifyPeer, StoredEvent
-from wend.strategies.rendezvous.round_trips import FIRST_WAIT_NS, MOST_WAITING, TRIPS, VALID_NS, OwnerRoundTrips
+from wend.strategies.rendezvous.round_trips import FIRST_WAIT_NS, MAX_WAITING, TRIPS, VALID_NS, OwnerRoundTrips
 from wend.strategies.rendezvous.stored_events import StoredEvents
 
 
@@ -286,11 +286,11 @@ def test_a_sender_that_does_not_answer_holds_nothing_up_for_ever() -> None:
 def test_events_beyond_the_room_for_those_that_wait_go_on_with_a_guess() -> None:
     trips = OwnerRoundTrips()
     message = NotifyPeer(Event(EventId(1, 1, 0), {}), 0, 1)
-    assert all(trips.hold(5, 1, message) for _ in range(MOST_WAITING))
+    assert all(trips.hold(5, 1, message) for _ in range(MAX_WAITING))
     assert not trips.hold(5, 2, message)
     question, timer = trips.ask(5)
     assert question == SendTo(1, AskTrip(1)) and timer == Timer(5 + FIRST_WAIT_NS, TRIPS)
     assert trips.ask(5) == [] and trips.measure(25, 2, 1) == []
-    assert trips.measure(25, 1, 1) == [(5, message)] * MOST_WAITING
+    assert trips.measure(25, 1, 1) == [(5, message)] * MAX_WAITING
     assert trips.trip_ns(25, 1) == 20 and trips.trip_ns(25 + VALID_NS, 1) is None
     assert trips.hold(30, 2, message) and trips.ask(30) == [SendTo(2, AskTrip(2))]

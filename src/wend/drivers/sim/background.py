@@ -18,7 +18,7 @@ from wend.model.rates import BITS_PER_BYTE
 from wend.model.units import SECOND, Nanos
 
 FIRST_WINDOW = 10.0
-LEAST_WINDOW = 1.0
+MIN_WINDOW = 1.0
 CUBIC_SCALE = 0.4
 CUBIC_BETA = 0.7
 """RFC 9438: C, in packets/s^3, and the factor of a decrease."""
@@ -39,7 +39,7 @@ class Reno:
         return 1.0 / self.window
 
     def lost(self, now: Nanos) -> None:
-        self.window = self.threshold = max(LEAST_WINDOW, self.window / 2)
+        self.window = self.threshold = max(MIN_WINDOW, self.window / 2)
 
 
 class Cubic(Reno):
@@ -64,7 +64,7 @@ class Cubic(Reno):
     def lost(self, now: Nanos) -> None:
         shrinking = self.window < self._most
         self._most = self.window * (1 + CUBIC_BETA) / 2 if shrinking else self.window
-        self.window = self.threshold = self._friendly = max(LEAST_WINDOW, CUBIC_BETA * self.window)
+        self.window = self.threshold = self._friendly = max(MIN_WINDOW, CUBIC_BETA * self.window)
         self._since = now
 
 

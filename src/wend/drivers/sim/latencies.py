@@ -24,7 +24,7 @@ from wend.topology.underlay import Ints, Underlay
 LAN_NS: Nanos = MS
 """The delay between a host and its router."""
 LINK_BITS: Final = 8
-MOST_LINKS: Final = 1 << LINK_BITS
+MAX_LINKS: Final = 1 << LINK_BITS
 LONGEST_US: Final = 1 << (31 - LINK_BITS)
 _US: Nanos = 1000
 _ROWS = 512
@@ -48,7 +48,7 @@ class Latencies(Protocol):
 class RouterTable:
     """Delays and physical hops of the shortest paths between all routers of an underlay.
 
-    A lookup misses the processor's caches, so both stand in one number: the delay in microseconds, times `MOST_LINKS`,
+    A lookup misses the processor's caches, so both stand in one number: the delay in microseconds, times `MAX_LINKS`,
     plus the links."""
 
     __slots__ = ("access", "paths", "routers")
@@ -65,7 +65,7 @@ class RouterTable:
             delay_us = np.rint(distance)
             if delay_us.max() >= LONGEST_US:
                 raise ConfigError(f"a path between two routers may take {LONGEST_US} us, one takes {delay_us.max():g}")
-            self.paths[rows] = delay_us.astype(np.int32) * MOST_LINKS + _depths(before)
+            self.paths[rows] = delay_us.astype(np.int32) * MAX_LINKS + _depths(before)
 
 
 def _depths(before: NDArray[np.int32]) -> NDArray[np.uint8]:
@@ -112,7 +112,7 @@ class RouterLatencies:
             return 0, 0
         routers = self._routers
         entry: int = self._paths[routers[a] * self._size + routers[b]]
-        return (entry >> LINK_BITS) * _US + 2 * LAN_NS, (entry & (MOST_LINKS - 1)) + 2
+        return (entry >> LINK_BITS) * _US + 2 * LAN_NS, (entry & (MAX_LINKS - 1)) + 2
 
     def nearest(self, peer: PeerId, others: Sequence[PeerId]) -> PeerId:
         """The nearest of some other peers; of equal ones the first."""

@@ -37,12 +37,12 @@ Ints = NDArray[np.int64]
 MISSING, FALSE, FIRST_NUMBER = 0, 1, 3
 """The cells of an attribute, in order: missing, false, true, numbers, texts."""
 
-MOST_CUTS = {1: 64, 2: 24, 3: 10}
+MAX_CUTS = {1: 64, 2: 24, 3: 10}
 FEWEST_CUTS = 3
 """Cell bounds of each kind on an attribute, by the number of attributes of a plane: a few thousand cells at most."""
 
 COVER = 4
-MOST_PLANES = 12
+MAX_PLANES = 12
 CANDIDATES = 5
 WEIGHED = 400
 """Planes of two and three attributes are built from the most selective attributes, and rated on some filters."""
@@ -176,7 +176,7 @@ def planes_for(sample: Sequence[Filter], count: int) -> list[Plane]:
 
     `count` is the number of filters. It decides how fine the regions are: each region should be worth an index."""
     regions = count / SLOTS
-    cuts = {size: min(most, max(FEWEST_CUTS, round(regions ** (1 / size)))) for size, most in MOST_CUTS.items()}
+    cuts = {size: min(most, max(FEWEST_CUTS, round(regions ** (1 / size)))) for size, most in MAX_CUTS.items()}
     filters = [required_values(one) for one in sample if one.conjunctions]
     weighed = filters[:WEIGHED]
     singles = [Plane([axis]) for axis in _axes(filters, cuts[1])]
@@ -191,7 +191,7 @@ def planes_for(sample: Sequence[Filter], count: int) -> list[Plane]:
     table = np.array([_shares(plane, weighed) for plane in candidates])
     chosen: list[int] = []
     shares = np.ones(len(weighed))
-    while len(chosen) < MOST_PLANES:
+    while len(chosen) < MAX_PLANES:
         means = np.minimum(table, shares).mean(axis=1)
         first = int(np.argmin(means))
         if shares.mean() - means[first] <= COPY:

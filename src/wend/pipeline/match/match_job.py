@@ -25,7 +25,7 @@ from wend.pipeline.match import broadcast_plan, partitioned_plan
 from wend.pipeline.match.attribute_regions import Plane, planes_for
 from wend.pipeline.match.match_input import parse_filters, read_events, read_subscriptions
 from wend.pipeline.match.match_output import of_side, totals
-from wend.pipeline.spark.partitions import MOST_ROWS, cores, spread
+from wend.pipeline.spark.partitions import MAX_ROWS, cores, spread
 from wend.pipeline.spark.task_errors import plain_errors
 from wend.pipeline.spark.task_progress import READ, row_progress, rows_reported
 from wend.pipeline.storage.input_tables import (
@@ -159,7 +159,7 @@ class MatchJob:
             layout = partitioned_plan.layout_of(planes, populations)
             load = partitioned_plan.event_load(self.events, layout).toArrow().to_pylist()
             layout, rows = partitioned_plan.with_slices(layout, load)
-        groups = partitioned_plan.gather_groups(routed, self.events, layout, max(2 * self.cores, -(-rows // MOST_ROWS)))
+        groups = partitioned_plan.gather_groups(routed, self.events, layout, max(2 * self.cores, -(-rows // MAX_ROWS)))
         answer = partitioned_plan.matches(groups, self.events, self.subscriptions, layout, draft.folder, count=count)
         return self._written(answer, draft, everyone, count, rows, quiet), len(layout.regions), sifted
 

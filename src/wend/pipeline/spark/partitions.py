@@ -7,9 +7,9 @@ are left to Spark, which merges small partitions by itself (adaptive query execu
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-LEAST_ROWS = 20_000
+MIN_ROWS = 20_000
 """Fewer rows are not worth a task of their own."""
-MOST_ROWS = 250_000
+MAX_ROWS = 250_000
 """With more rows, a task that fails or is late costs much."""
 
 
@@ -23,7 +23,7 @@ def cores(spark: SparkSession) -> int:
 
 
 def task_count(rows: int, at_once: int) -> int:
-    return max(1, min(-(-rows // LEAST_ROWS), max(2 * at_once, -(-rows // MOST_ROWS))))
+    return max(1, min(-(-rows // MIN_ROWS), max(2 * at_once, -(-rows // MAX_ROWS))))
 
 
 def spread(frame: DataFrame, rows: int, tasks: int, at_once: int) -> DataFrame:

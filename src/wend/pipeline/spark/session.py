@@ -39,7 +39,7 @@ from wend.pipeline.spark.submission import zip_into
 __all__ = ["DataFrame", "SparkSession", "check_master", "ship_code", "spark_session"]
 
 _MASTER = re.compile(r"local(\[[\d*]+(,\s*\d+)?\])?|spark://\S+|sc://\S+|k8s://\S+|yarn")
-_LEAST_JAVA = 17
+_MIN_JAVA = 17
 _CLOSE_TIMEOUT_S = 15.0
 _SCRATCH = "wend-spark-"
 
@@ -184,8 +184,8 @@ def _need_java() -> None:
         raise ConfigError(f"Spark needs Java, which was not found: {advice}")
     said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     version = re.search(r'version "(\d+)', said)
-    if version is not None and int(version[1]) < _LEAST_JAVA:
-        raise ConfigError(f"Spark needs Java {_LEAST_JAVA} or newer, {java} is {version[1]}: {advice}")
+    if version is not None and int(version[1]) < _MIN_JAVA:
+        raise ConfigError(f"Spark needs Java {_MIN_JAVA} or newer, {java} is {version[1]}: {advice}")
 
 
 _scratch_folders: dict[int, Path] = {}

@@ -34,7 +34,7 @@ _PYTHON = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt|Exit)): (.
 _CAUSED = re.compile(r"^\s*Caused by: (?:[\w$]+\.)*([\w$]+): (.+)$", re.MULTILINE)
 _RECENT = re.compile(r"most recent failure: .*?: (?:[\w$]+\.)*([\w$]+(?:Exception|Error|Failure)\b.*)")
 _CALLING = re.compile(r"An error occurred while calling \S+\s*\n?:? *(?:[\w$]+\.)*")
-_MOST_LOG = 5 * 10**6
+_MAX_LOG = 5 * 10**6
 
 
 @contextmanager
@@ -86,7 +86,7 @@ def _kept(error: Exception) -> Path:
     log = spark_log()
     if log is not None and log.is_file():
         with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - _MOST_LOG))
+            file.seek(max(0, log.stat().st_size - _MAX_LOG))
             whole += f"\nSpark's log:\n{file.read().decode(errors='replace')}"
     with tempfile.NamedTemporaryFile("w", prefix="wend-", suffix=".log", delete=False, encoding="utf-8") as kept:
         kept.write(whole)

@@ -17,9 +17,9 @@ from wend.pipeline.storage.job_folders import literal_path, local_path
 LINES = (".jsonl", ".ndjson", ".json")
 _JUDGED = [pa.field("file", pa.string()), pa.field("block", pa.int64()), pa.field("place", pa.int64())]
 _JUDGED += [pa.field("reason", pa.string()), pa.field("text", pa.string())]
-_MOST_STORED = 1000
+_MAX_STORED = 1000
 """Characters of a bad line that the quarantine stores."""
-_MOST_SHOWN = 80
+_MAX_SHOWN = 80
 _FIRST = 100
 """How many lines may be bad before the first good one."""
 
@@ -86,7 +86,7 @@ def _judge_lines(batches: Iterator[pa.RecordBatch], read: LineReader, schema: pa
             except ConfigError as error:
                 rows.append(nothing)
                 reasons.append(str(error))
-                texts.append(line[:_MOST_STORED])
+                texts.append(line[:_MAX_STORED])
             else:
                 reasons.append(None)
                 texts.append(None)
@@ -136,4 +136,4 @@ def validate_id(one: Any, text: bool) -> Id:
 
 
 def excerpt(line: str) -> str:
-    return repr(line if len(line) <= _MOST_SHOWN else f"{line[:_MOST_SHOWN]}…")
+    return repr(line if len(line) <= _MAX_SHOWN else f"{line[:_MAX_SHOWN]}…")

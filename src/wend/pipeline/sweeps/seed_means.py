@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from scipy.stats import t as student
 
 CONFIDENCE = 0.95
-_MOST_SEEDS = 200
+_MAX_SEEDS = 200
 
 
 def t_quantile(seeds: int) -> float:
@@ -28,7 +28,7 @@ def by_setting(results: DataFrame, metrics: Sequence[str]) -> DataFrame:
         F.avg("value").alias("mean"),
         F.stddev_samp("value").alias("deviation"),
     )
-    quantiles = F.array(*(F.lit(t_quantile(seeds)) for seeds in range(2, _MOST_SEEDS + 1)))
-    seeds = F.least(F.col("seeds"), F.lit(_MOST_SEEDS)).cast("int")
+    quantiles = F.array(*(F.lit(t_quantile(seeds)) for seeds in range(2, _MAX_SEEDS + 1)))
+    seeds = F.least(F.col("seeds"), F.lit(_MAX_SEEDS)).cast("int")
     half = F.get(quantiles, seeds - 2) * F.col("deviation") / F.sqrt("seeds")
     return stats.select("setting", "metric", "seeds", "mean", half.alias("half"))

@@ -45,12 +45,12 @@ R = TypeVar("R")
 
 TRIES = 3
 """How often a run may kill its process."""
-MOST_FILES = 500
+MAX_FILES = 500
 """A folder with more results is compacted when a sweep ends."""
 LIMIT_S = 6 * 3600.0
 """The longest that a run may take."""
 
-_MOST_PARTITIONS = 10_000
+_MAX_PARTITIONS = 10_000
 """Up to this many runs, each has its own task. Beyond it tasks take several runs: the driver tracks every task."""
 
 
@@ -78,7 +78,7 @@ class RunStore:
         inside = (_runs_in(self.folder / name) for name in names if name.startswith(_COMPACTED))
         return {name.removesuffix(".parquet") for name in names if _is_result(name)}.union(*inside)
 
-    def compact(self, schema: pa.Schema, most: int = MOST_FILES) -> None:
+    def compact(self, schema: pa.Schema, most: int = MAX_FILES) -> None:
         """Gather results that have a file each into one file, if they are many. A crash in between leaves runs in both
         places; the next call removes the single files."""
         names = self._names()
@@ -167,7 +167,7 @@ def execute(
 ) -> DataFrame:
     """Execute rows of runs; return rows of results. Each result is a file in `folder` before it is a row."""
     # Spark schedules partitions in order of their number, so `place` is the order of the queue.
-    spread = runs.repartitionById(min(count, _MOST_PARTITIONS), "place")
+    spread = runs.repartitionById(min(count, _MAX_PARTITIONS), "place")
     task = partial(_run_batches, folder=str(folder), kind=kind, code=code, limit_s=limit_s)
     return spread.mapInArrow(task, spark_schema(kind.result_schema))
 

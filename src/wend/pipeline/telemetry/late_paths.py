@@ -22,7 +22,7 @@ CAUSES = pa.schema(
 """Time that late deliveries spent: `waiting` at a peer for the link to its neighbour, on that `link`, in a queue of the
 host of a peer that was `receiving` from its neighbour, or `local` in a peer, between arrival and delivery. The route of
 an `incomplete` delivery to the peer is not known."""
-_MOST_HOPS = 64
+_MAX_HOPS = 64
 _NOBODY = -1
 
 
@@ -86,7 +86,7 @@ def lost_time(rows: pa.Table) -> pa.Table:
     # Deliveries on their way back: where they are, and their age when they left from there.
     bucket, of, here, departure = numbers(rows, "bucket")[late], event[late], peer[late], age[late]
     origin, onward = publisher[late], np.full(len(late), _NOBODY)
-    for _ in range(_MOST_HOPS):
+    for _ in range(_MAX_HOPS):
         home = here == origin
         begun = onward == _NOBODY
         for cause, some in ((LOCAL, home & begun), (WAITING, home & ~begun)):

@@ -21,7 +21,7 @@ from wend.model.rates import Rate
 from wend.pipeline.telemetry.recordings import Row, one_way_loss
 from wend.topology.graph import Overlay, OverlayLink
 
-MOST_PEERS = 10_000
+MAX_PEERS = 10_000
 LEAST = 1e-3
 """The share of its capacity that a plan counts on if a link never worked."""
 
@@ -38,8 +38,8 @@ def measured_overlay(links: pa.Table, capacity: Rate | None = None, since_ns: in
     if longest is None:
         raise ConfigError("the table of links has no delays: there is no network to plan for")
     peers = max(b for _, b in rows) + 1
-    if peers > MOST_PEERS:
-        raise ConfigError(f"a plan is for peers with ids below {MOST_PEERS}, and there is a peer {peers - 1}")
+    if peers > MAX_PEERS:
+        raise ConfigError(f"a plan is for peers with ids below {MAX_PEERS}, and there is a peer {peers - 1}")
     return Overlay(
         peers,
         [_measured_link(a, b, windows, delays[a, b] or longest, capacity) for (a, b), windows in sorted(rows.items())],

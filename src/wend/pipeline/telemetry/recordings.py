@@ -29,7 +29,7 @@ from wend.pipeline.telemetry.publications import MOST, RecordedPublications, dea
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LEAST_NS: Nanos = 5 * SECOND
+MIN_NS: Nanos = 5 * SECOND
 """Shorter windows say nothing."""
 BOTH = 2
 """The number of ends that see an outage of a link. If only one end sees it, the other did not run, or a host was busy.
@@ -80,7 +80,7 @@ def recordings(
         chosen = [begin for begin in _spread(begins, most) if begin in by_window]
         playable = [_recording(by_window[begin], down, tuple(flows), begins) for begin in chosen]
     if not any(playable):
-        raise ConfigError(f"no window of the links is observed for {LEAST_NS // SECOND} s and has delays")
+        raise ConfigError(f"no window of the links is observed for {MIN_NS // SECOND} s and has delays")
     return [recording for recording in playable if recording is not None]
 
 
@@ -117,7 +117,7 @@ def _observed(rows: list[Row]) -> Nanos:
 def _joined(by_window: Mapping[Nanos, list[Row]]) -> dict[Nanos, tuple[Nanos, Nanos]]:
     """The start and the end of each window that is long enough. A shorter window is joined with the next one, or with
     the previous one."""
-    long = {begin for begin, rows in by_window.items() if _observed(rows) >= LEAST_NS}
+    long = {begin for begin, rows in by_window.items() if _observed(rows) >= MIN_NS}
     spans = {begin: (begin, begin + by_window[begin][0]["window_ns"]) for begin in sorted(long)}
     for begin in sorted(by_window.keys() - long):
         end = begin + by_window[begin][0]["window_ns"]
@@ -145,7 +145,7 @@ def _recording(
 ) -> Recording | None:
     """A window with flows of which the rates are known."""
     start_ns, observed_ns = _observed_part(rows, down, begins)
-    if observed_ns < LEAST_NS:
+    if observed_ns < MIN_NS:
         return None
     return Recording(start_ns, observed_ns, _links(rows, down, start_ns, observed_ns), flows)
 

@@ -16,7 +16,7 @@ from wend.model.telemetry import KEY, SCHEMA, TABLES, Segment
 from wend.model.units import SECOND
 
 TYPES = {"q": pa.int64(), "d": pa.float64(), "s": pa.string()}
-_MOST_BAD = 100
+_MAX_BAD = 100
 """Bad rows of one segment that the quarantine lists one by one."""
 _DAY_NS = 86_400 * SECOND
 _CALENDAR = (0, 2**62)
@@ -146,10 +146,10 @@ def _split(table: pa.Table, reasons: list[Reason]) -> tuple[pa.Table, list[BadRo
     bad_rows: list[BadRow] = []
     for flags, reason in reasons:
         places = np.flatnonzero(flags & ~bad)
-        bad_rows += [BadRow(int(at) + 1, reason(int(at))) for at in places[:_MOST_BAD]]
-        if len(places) > _MOST_BAD:
+        bad_rows += [BadRow(int(at) + 1, reason(int(at))) for at in places[:_MAX_BAD]]
+        if len(places) > _MAX_BAD:
             bad_rows.append(
-                BadRow(0, f"more rows like the one before: {reason(int(places[0]))}", len(places) - _MOST_BAD)
+                BadRow(0, f"more rows like the one before: {reason(int(places[0]))}", len(places) - _MAX_BAD)
             )
         bad |= flags
     return table.filter(pa.array(~bad)), bad_rows

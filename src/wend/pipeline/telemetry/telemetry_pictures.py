@@ -9,8 +9,8 @@ from wend.model.errors import ConfigError
 from wend.model.units import SECOND
 from wend.pictures.heat_map import Bar, HeatRow, heat_map, stacked_bars
 
-_MOST_CELLS = 336
-_MOST_LINKS = 60
+_MAX_CELLS = 336
+_MAX_LINKS = 60
 _DAY = 86400 * SECOND
 _STEPS_S = (1, 10, 30, 60, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400)
 
@@ -23,7 +23,7 @@ def availability_map(links: DataFrame) -> str:
     if span["first"] is None:
         raise ConfigError("there are no links to draw")
     first, length = span["first"], span["last"] - span["first"]
-    least = max(links.agg(F.max("window_ns")).toArrow()[0][0].as_py(), length / _MOST_CELLS)
+    least = max(links.agg(F.max("window_ns")).toArrow()[0][0].as_py(), length / _MAX_CELLS)
     step = next((one * SECOND for one in _STEPS_S if one * SECOND >= least), _STEPS_S[-1] * SECOND)
     begin = first // step * step
     cell = F.floor((F.col("begin_ns") - F.lit(begin)) / F.lit(step)).cast("bigint")
@@ -39,10 +39,10 @@ def availability_map(links: DataFrame) -> str:
         total[0] += one["down"]
         total[1] += one["observed"]
     share = {link: down / max(1, observed) for link, (down, observed) in totals.items()}
-    worst = sorted(rows, key=lambda link: (-share[link], link))[:_MOST_LINKS]
+    worst = sorted(rows, key=lambda link: (-share[link], link))[:_MAX_LINKS]
     heat_rows = [
         HeatRow(f"{link[0]} – {link[1]}", tuple(rows[link]), f"{100 * (1 - share[link]):.2f} %")
-        for link in (sorted(worst) if len(rows) <= _MOST_LINKS else worst)
+        for link in (sorted(worst) if len(rows) <= _MAX_LINKS else worst)
     ]
     of = f"the {len(heat_rows)} worst of {len(rows)} links" if len(heat_rows) < len(rows) else f"{len(rows)} links"
     about = f"{of}, {_words(step)} in a cell; right: the share of time that each was up"
@@ -56,7 +56,7 @@ _LEGEND = (
     ("grey", "between arrival and delivery"),
 )
 _COLOURS = {"waiting": "orange", "link": "blue", "receiving": "pink", "local": "grey"}
-_MOST_BARS = 16
+_MAX_BARS = 16
 
 
 def lost_time_bars(causes: DataFrame, lateness: DataFrame) -> str:
@@ -74,7 +74,7 @@ def lost_time_bars(causes: DataFrame, lateness: DataFrame) -> str:
         place = places.setdefault(label, {})
         place[_COLOURS[row["cause"]]] = place.get(_COLOURS[row["cause"]], 0.0) + row["time_ns"] / SECOND
     total = sum(sum(place.values()) for place in places.values()) or 1.0
-    worst = sorted(places, key=lambda label: (-sum(places[label].values()), label))[:_MOST_BARS]
+    worst = sorted(places, key=lambda label: (-sum(places[label].values()), label))[:_MAX_BARS]
     bars = [
         Bar(
             label,

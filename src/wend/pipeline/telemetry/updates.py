@@ -45,7 +45,7 @@ CLOCK_UNIT_NS = 5_000_000
 FORMAT = "format"
 """The setting of a job that says which partial rows it can merge."""
 _SPANS, _RESULTS = "spans", "results"
-MOST_SIGHTINGS = 2_000_000
+MAX_SIGHTINGS = 2_000_000
 """The most that are compared, because one process holds them all in memory."""
 _NUMBERS = 256
 """Numbers of segments that are in one bucket of the table of segments: a few hours of a peer."""
@@ -216,9 +216,9 @@ def _compare_clocks(update: TableUpdate, new: list[SegmentFile]) -> DataFrame:
 def _few_sightings(update: TableUpdate) -> DataFrame:
     """The sightings by which clocks are compared: all or, of a long history, outages and the events with a low hash."""
     seen = update.partial("_sightings")
-    if update.bytes("_sightings") < MOST_SIGHTINGS:  # a row has more bytes than one
+    if update.bytes("_sightings") < MAX_SIGHTINGS:  # a row has more bytes than one
         return seen
-    share = -(-seen.count() // MOST_SIGHTINGS)
+    share = -(-seen.count() // MAX_SIGHTINGS)
     hashed = F.pmod(F.xxhash64("publisher", "publisher_incarnation", "sequence"), F.lit(share))
     return seen.where((F.col("own") == clocks.OUTAGE) | (hashed == 0))
 

@@ -20,7 +20,7 @@ from wend.protocol.records import PendingRecord
 from wend.protocol.timers import Effects, Timers
 
 RETRY_NS = SECOND
-MOST_RETRY_NS = 16 * SECOND
+MAX_RETRY_NS = 16 * SECOND
 """The longest pause between retries of an event. The pause doubles up to it, and a link or a destination that returns
 resets it: a subscriber may be gone for long, and retries of the events stored for it would fill the links."""
 RETRY_BATCH = 64
@@ -157,7 +157,7 @@ class StoreAndForward:
         deadlines = [self._interest.deadline_ns(owed.event, dest, self._view.graph) for dest in owed.dests]
         deadlines.append(owed.event.ttl_ns)
         soonest = min((d for d in deadlines if d is not None), default=None)
-        self.queue.rest(now, owed.event.id, RETRY_NS, MOST_RETRY_NS)
+        self.queue.rest(now, owed.event.id, RETRY_NS, MAX_RETRY_NS)
         for lost in self.queue.wait(owed, soonest):
             drop = Drop(lost.event.id, lost.dests, NO_ROOM)
             effects.append(drop)

@@ -16,10 +16,10 @@ from wend.model.units import FOREVER, SECOND, Nanos
 
 INITIAL_PACKETS: Final = 10
 """The window of a new link, in packets of the size of the first one (RFC 6928)."""
-LEAST_PACKETS: Final = 2
+MIN_PACKETS: Final = 2
 """The least window, and that of a link that is up again after an outage."""
 UNLIMITED: Final = float(1 << 60)
-LEAST_RTT_MEMORY_NS: Final = 10 * SECOND
+MIN_RTT_MEMORY_NS: Final = 10 * SECOND
 """For how long the least round trip counts: the path of a link may have changed since."""
 
 
@@ -73,7 +73,7 @@ class Controller:
         """The least round trip of late: that without queues. 0 before the first sample."""
         self.standing_ns: Nanos = 0
         """The least round trip of the last half round trip: longer ones are jitter, not queues."""
-        self.memory_ns: Nanos = LEAST_RTT_MEMORY_NS
+        self.memory_ns: Nanos = MIN_RTT_MEMORY_NS
         """For how long a round trip may be the least."""
         self._most_ns: Nanos = 0
         """The longest round trip of this monitoring period."""
@@ -153,11 +153,11 @@ class Aimd(Controller):
     def lost(self, now: Nanos, size: int) -> None:
         if now - self._cut_ns > self.srtt_ns:  # one round trip counts once
             self._cut_ns = now
-            self.window = self._threshold = max(LEAST_PACKETS * self.segment, self.window / 2)
+            self.window = self._threshold = max(MIN_PACKETS * self.segment, self.window / 2)
 
     def restart(self, now: Nanos) -> None:
         super().restart(now)
-        self.window = LEAST_PACKETS * self.segment
+        self.window = MIN_PACKETS * self.segment
 
     def _adjust(self, now: Nanos, size: int, limited: bool) -> None:
         if not limited:

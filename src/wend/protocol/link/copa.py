@@ -18,8 +18,8 @@ from typing import Final
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.link.congestion import (
     INITIAL_PACKETS,
-    LEAST_PACKETS,
-    LEAST_RTT_MEMORY_NS,
+    MIN_PACKETS,
+    MIN_RTT_MEMORY_NS,
     UNLIMITED,
     Controller,
     LeastOf,
@@ -41,7 +41,7 @@ SHORT_NS: Final = 40 * MS
 counts as empty. Twice as much does before competitive mode begins: two flows that take each other for TCP would keep
 the queue full."""
 RATE_MEMORY_NS: Final = 60 * SECOND
-MOST_QUIET_ROUNDS: Final = 40
+MAX_QUIET_ROUNDS: Final = 40
 """After so many round trips of competitive mode without a loss the default mode tries to empty the queue."""
 EMPTY_NS: Final = SECOND
 """A queue that is not empty for less than this may be a short pause of a host."""
@@ -131,7 +131,7 @@ class Copa(Controller):
 
     def restart(self, now: Nanos) -> None:
         super().restart(now)
-        self.window = LEAST_PACKETS * self.segment
+        self.window = MIN_PACKETS * self.segment
         self._slow_start, self._velocity, self._steady = True, 1.0, 0
         self._emptied_ns = self._round_ns = now
         self._acked = self._lost = 0
@@ -157,7 +157,7 @@ class Copa(Controller):
                     window -= self._velocity * self._gain * segment * size / window
             else:
                 window += size if self._slow_start else self._velocity * self._gain * segment * size / window
-            self.window = max(LEAST_PACKETS * segment, window)
+            self.window = max(MIN_PACKETS * segment, window)
         self.pace = self.standing_ns / (2 * self.window)
 
     def _end_round(self, now: Nanos) -> None:
@@ -174,10 +174,10 @@ class Copa(Controller):
         lost = self._lost / (self._lost + self._acked) if self._lost else 0.0
         if now - self._emptied_ns < max(EMPTY_NS, EMPTY_ROUNDS * self.srtt_ns):
             self.competitive, self._gain = False, DEFAULT_GAIN
-            self.memory_ns = LEAST_RTT_MEMORY_NS if now > self._held_ns else HELD_MEMORY_NS
+            self.memory_ns = MIN_RTT_MEMORY_NS if now > self._held_ns else HELD_MEMORY_NS
             if lost > TOO_MANY_LOST:
                 self._slow_start = False
-                self.window = max(LEAST_PACKETS * self.segment, self.window * 0.7)
+                self.window = max(MIN_PACKETS * self.segment, self.window * 0.7)
         else:
             self._compete(now)
         self._acked = self._lost = 0
@@ -185,7 +185,7 @@ class Copa(Controller):
 
     def _compete(self, now: Nanos) -> None:
         """Somebody else fills the queue: move the gain as TCP moves its window."""
-        self._held_ns, self.memory_ns = now + LEAST_RTT_MEMORY_NS, HELD_MEMORY_NS
+        self._held_ns, self.memory_ns = now + MIN_RTT_MEMORY_NS, HELD_MEMORY_NS
         if not self.competitive:
             self.competitive, self._quiet_rounds = True, 0
             fastest = -self._fastest.least / SECOND
@@ -193,7 +193,7 @@ class Copa(Controller):
         elif not self._lost:
             self._gain += GROWTH_BYTES / self.segment
             self._quiet_rounds += 1
-            if self._quiet_rounds > MOST_QUIET_ROUNDS:  # perhaps this flow is the one that fills the queue
+            if self._quiet_rounds > MAX_QUIET_ROUNDS:  # perhaps this flow is the one that fills the queue
                 self._emptied_ns = now
         elif now - self._cut_ns > CUT_ROUNDS * self.srtt_ns:
             self._gain, self._quiet_rounds, self._cut_ns = max(DEFAULT_GAIN, KEPT * self._gain), 0, now

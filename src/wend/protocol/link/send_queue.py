@@ -14,7 +14,7 @@ from typing import Any, Final
 from wend.model.choices import Congestion
 from wend.model.events import PeerId
 from wend.model.units import FOREVER, MS, Nanos
-from wend.protocol.link.congestion import LEAST_PACKETS, UNLIMITED, Aimd, Controller
+from wend.protocol.link.congestion import MIN_PACKETS, UNLIMITED, Aimd, Controller
 from wend.protocol.link.copa import Copa
 
 BURST_PACKETS: Final = 10
@@ -283,7 +283,7 @@ class LinkSender:
         controller = self.controller
         if controller.segment:
             controller.restart(now)
-            self.next_ns = now + int(controller.pace * controller.segment * (BURST_PACKETS - LEAST_PACKETS))
+            self.next_ns = now + int(controller.pace * controller.segment * (BURST_PACKETS - MIN_PACKETS))
 
     def _pop_due(self) -> Waiting:
         _, _, size, what = self._due.pop(0)

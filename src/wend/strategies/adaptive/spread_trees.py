@@ -29,7 +29,7 @@ PART: Final = 0.6
 """The part of a change of prices that a class adopts."""
 STRIDE: Final = 7
 """Classes that weigh prices alike do not follow each other."""
-MOST_TREES: Final = 64
+MAX_TREES: Final = 64
 """The most trees that a class stores."""
 
 Pairs = tuple[tuple[PeerId, PeerId], ...]
@@ -81,7 +81,7 @@ class SpreadTrees:
         if branches is None:
             if own_class.routes is None:
                 own_class.routes = PricedRoutes(view, own_class.prices)
-            if len(own_class.trees) >= MOST_TREES:
+            if len(own_class.trees) >= MAX_TREES:
                 own_class.trees.clear()
             branches = own_class.trees[dests] = _branches(
                 Spreading(own_class.routes, view, weight_of(number), False), dests, up

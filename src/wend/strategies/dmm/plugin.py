@@ -61,7 +61,7 @@ from wend.strategies.dmm.search_trees import Chains, NodeKey, SearchNode, Search
 from wend.strategies.dmm.settings import DmmSettings
 from wend.strategies.dmm.spaces import SpaceName, Spaces, attribute_roots, global_space, read_domains
 from wend.strategies.ring.bounded import Seen
-from wend.strategies.ring.key_based import LAST_TRIES, MOST_HOPS, Entry, KeyBasedInterest
+from wend.strategies.ring.key_based import LAST_TRIES, MAX_HOPS, Entry, KeyBasedInterest
 from wend.strategies.ring.reverse_paths import Outgoing
 
 CAST = 1024
@@ -159,7 +159,7 @@ class Dmm(KeyBasedInterest):
         hop = self._hop(message.space, message.code, avoid)
         if hop is None:
             self._say(now, self._trees.handle(now, message))
-        elif message.route_hops < MOST_HOPS:
+        elif message.route_hops < MAX_HOPS:
             self.send(hop, msgspec.structs.replace(message, route_hops=message.route_hops + 1))
 
     # ---------------------------------------------------------------- soft state
@@ -229,7 +229,7 @@ class Dmm(KeyBasedInterest):
         while True:
             hop = self.ring.next_hop(space.key(code), avoid)
             if hop != self.me:
-                if route_hops >= MOST_HOPS:
+                if route_hops >= MAX_HOPS:
                     self.drop_circling(event.id, hop)
                     return
                 hops = message.hops + 1

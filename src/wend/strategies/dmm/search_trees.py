@@ -38,7 +38,7 @@ from wend.strategies.ring.key_based import Entry, EntryId
 from wend.strategies.ring.reverse_paths import Branch, Outgoing, ReversePaths, add_entries
 
 NodeKey = tuple[SpaceName, str]
-MOST_COPIES = 1.75
+MAX_COPIES = 1.75
 """Copies of an entry, on average, above which a split does not help: each split would copy wide ranges again, down to
 single cells."""
 
@@ -84,7 +84,7 @@ class SearchNode:
         if leaf is None or len(leaf) <= self.split_at or children is None:
             return False
         boxes = [self.space.box_of_filter(leaf.filter_of(branch)) for branch in leaf.branches]
-        if sum(self.space.meets(child, box) for child in children for box in boxes) <= MOST_COPIES * len(boxes):
+        if sum(self.space.meets(child, box) for child in children for box in boxes) <= MAX_COPIES * len(boxes):
             return True
         self.split_at *= 2
         return False

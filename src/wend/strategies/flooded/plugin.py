@@ -50,7 +50,7 @@ _ASK = "ask "
 _AWAY = "away "
 ASK_NS = SECOND
 """How long a peer waits for a missing change before it asks for the whole. The wait doubles each time."""
-MOST_REQUESTS = 6
+MAX_REQUESTS = 6
 """How often it asks."""
 IN_TRANSIT = 16
 """How many changes of one peer can be in transit over a link. One more replaces the first; the receiver then asks."""
@@ -218,7 +218,7 @@ class FloodedInterest(Interest):
         if origin not in held:
             return []
         sender = held.sender(origin)
-        if asked >= MOST_REQUESTS:
+        if asked >= MAX_REQUESTS:
             held.forget(origin)
             return []
         held.asks[origin] = asked + 1

@@ -11,7 +11,7 @@ from wend.model.units import Nanos
 from wend.strategies.rendezvous.messages import UNKNOWN_OWNER
 from wend.strategies.rendezvous.regions import RegionId, halves, meets
 
-MOST_NAMES = 4096
+MAX_NAMES = 4096
 """How many names of regions a peer remembers, besides those of its own entries."""
 
 
@@ -79,7 +79,7 @@ class RegionDirectory:
     def open(self, name: str, in_use: Collection[str]) -> None:
         """Begin a cache, and forget another one if there are too many. Those in use stay."""
         self.caches[name] = RegionCache()
-        if len(self.caches) > MOST_NAMES + len(in_use):  # new topics may come for ever
+        if len(self.caches) > MAX_NAMES + len(in_use):  # new topics may come for ever
             del self.caches[next(other for other in self.caches if other not in in_use)]
 
     def forget(self, peer: PeerId) -> None:

@@ -71,7 +71,7 @@ from wend.strategies.rendezvous.replicas import RegionReplicas, hand_over
 from wend.strategies.rendezvous.round_trips import TRIPS, EventMessage, OwnerRoundTrips
 from wend.strategies.rendezvous.settings import RendezvousSettings
 from wend.strategies.rendezvous.stored_events import StoredEvents
-from wend.strategies.ring.key_based import MOST_HOPS, Entry, KeyBasedInterest
+from wend.strategies.ring.key_based import MAX_HOPS, Entry, KeyBasedInterest
 
 
 class Rendezvous(KeyBasedInterest):
@@ -275,7 +275,7 @@ class Rendezvous(KeyBasedInterest):
         hop = self.next_hop_to(place(region), avoid)
         if hop is None:
             self._carry_out(now, self._owned.handle(now, self.me, message))
-        elif message.hops >= MOST_HOPS:
+        elif message.hops >= MAX_HOPS:
             self.out.append(Notice("undelivered", hop))
         else:
             self.send(hop, replace(message, hops=message.hops + 1))
@@ -378,7 +378,7 @@ class Rendezvous(KeyBasedInterest):
         region = (name, code)
         hop = self.next_hop_to(place(region), avoid)
         if hop is not None:
-            if hops >= MOST_HOPS:
+            if hops >= MAX_HOPS:
                 self.drop_circling(event.id, hop)
             else:
                 self.send(hop, MatchEvent(name, code, event, now - born_ns, hops + 1, True, message.stored))
@@ -387,7 +387,7 @@ class Rendezvous(KeyBasedInterest):
             self._carry_out(now, self._notifications.stand_in(now, copy, message, born_ns))
         elif not code or region in self._owned.tables:
             self._match_here(now, sender, region, message, born_ns)
-        elif hops >= MOST_HOPS:
+        elif hops >= MAX_HOPS:
             self.drop_circling(event.id, self.me)
         else:  # this peer has forgotten the region, or it never existed: begin with the whole range
             again = MatchEvent(name, "", event, now - born_ns, hops + 1, True, message.stored)

@@ -25,7 +25,7 @@ from wend.strategies.rendezvous.messages import (
 from wend.strategies.rendezvous.regions import RegionId, can_split
 from wend.strategies.ring.bounded import batches
 
-MOST_COPIES = 65_536
+MAX_COPIES = 65_536
 """Copies that a peer holds, at most."""
 
 
@@ -61,7 +61,7 @@ class RegionReplicas:
     def hear(self, now: Nanos, sender: PeerId, message: CopyEntries | RenewCopy) -> Iterator[Output]:
         """Update or renew the copy of a region, as its owner says. If its digest differs, ask for all entries."""
         region = message.region
-        if region not in self.copies and len(self.copies) >= MOST_COPIES:
+        if region not in self.copies and len(self.copies) >= MAX_COPIES:
             yield Refuse(sender, "too-many-regions")
             return
         copy = self.copies.setdefault(region, EntryTable())

@@ -18,8 +18,8 @@ TRIES = 4
 FIRST_WAIT_NS: Nanos = 200 * MS
 VALID_NS: Nanos = 300 * SECOND
 """How long a measurement is used."""
-MOST_TRIPS = 4096
-MOST_WAITING = 1024
+MAX_TRIPS = 4096
+MAX_WAITING = 1024
 """Events that wait, from all senders. Others proceed with the estimate."""
 TRIPS = "trips"
 """The timer for unanswered questions."""
@@ -53,7 +53,7 @@ class OwnerRoundTrips:
 
     def hold(self, now: Nanos, peer: PeerId, message: EventMessage) -> bool:
         """Let a message wait until the round trip to its sender is known. Returns whether there is room."""
-        if self._waiting >= MOST_WAITING:
+        if self._waiting >= MAX_WAITING:
             return False
         self._waiting += 1
         self._questions.setdefault(peer, _Question()).waiting.append((now, message))
@@ -80,7 +80,7 @@ class OwnerRoundTrips:
         question = self._questions.get(peer)
         if question is None or number not in question.sent_ns:
             return []
-        put(self._trips, peer, (now - question.sent_ns[number], now), MOST_TRIPS)
+        put(self._trips, peer, (now - question.sent_ns[number], now), MAX_TRIPS)
         return self._release(peer)
 
     def give_up(self, now: Nanos) -> list[tuple[PeerId, Nanos, EventMessage]]:

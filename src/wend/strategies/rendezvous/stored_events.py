@@ -12,7 +12,7 @@ from wend.strategies.ring.bounded import StoreSlots
 FIRST_WAIT_NS: Nanos = 4 * SECOND
 LONGEST_WAIT_NS: Nanos = 32 * SECOND
 """How long after an attempt the next one follows: the wait doubles up to the longest."""
-MOST_CODES = 4096
+MAX_CODES = 4096
 """How many settled regions a peer remembers for an event and a name."""
 
 
@@ -79,7 +79,7 @@ class StoredEvents:
         if stored is None or name not in stored.open:
             return None
         cells, codes = stored.open[name]
-        if code in codes or len(codes) >= MOST_CODES:
+        if code in codes or len(codes) >= MAX_CODES:
             return None
         codes.append(code)
         if not covered(cells, codes):

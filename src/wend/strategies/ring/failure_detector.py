@@ -14,7 +14,7 @@ from wend.strategies.ring.bounded import put
 from wend.strategies.ring.leaf_set import HALF, LeafSet
 from wend.strategies.ring.messages import LeafProbe, TablePing
 
-MOST_NAMED = 8
+MAX_NAMED = 8
 """The most dead peers that a probe names."""
 MEMORY = 12
 """Detection times after which a peer asks each dead one once more, and forgets it."""
@@ -58,7 +58,7 @@ class DeadPeers:
         if not self._since_ns:
             return ()
         limit_ns = now - 2 * self._detection_ns
-        return tuple([peer for peer, since_ns in list(self._since_ns.items())[-MOST_NAMED:] if since_ns >= limit_ns])
+        return tuple([peer for peer, since_ns in list(self._since_ns.items())[-MAX_NAMED:] if since_ns >= limit_ns])
 
     def outdated(self, now: Nanos) -> list[PeerId]:
         """The peers to ask once more."""

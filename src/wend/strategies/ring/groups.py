@@ -14,7 +14,7 @@ from wend.model.events import Event, PeerId
 from wend.model.units import Nanos
 from wend.protocol.plugins import DeliverHere, Notice
 from wend.strategies.ring.bounded import Seen
-from wend.strategies.ring.key_based import LAST_TRIES, MOST_HOPS, KeyBasedInterest
+from wend.strategies.ring.key_based import LAST_TRIES, MAX_HOPS, KeyBasedInterest
 
 EVERYTHING = "everything"
 
@@ -85,7 +85,7 @@ class GroupEvents:
         hop = self._interest.next_hop_to(group, avoid)
         if hop is None:
             self._descend(now, group, event, born_ns, hops)
-        elif hops >= MOST_HOPS:
+        elif hops >= MAX_HOPS:
             self._interest.drop_circling(event.id, hop)
         else:
             self._interest.send(hop, ToRoot(group, event, now - born_ns, hops + 1))

@@ -14,7 +14,7 @@ ROUTE_TRIPS = 4
 """Round trips that a request and its answer may take."""
 PATIENCE = 2
 """Requests after which a peer may begin a ring: the peers that ask it are in no ring either."""
-MOST_CONTACTS = 16
+MAX_CONTACTS = 16
 JOIN: Final = "join"
 
 
@@ -36,11 +36,11 @@ class JoinRequests:
     def add(self, contact: PeerId) -> None:
         """Add a contact, to be asked first."""
         if contact not in self.contacts:
-            self.contacts = [contact, *self.contacts[: MOST_CONTACTS - 1]]
+            self.contacts = [contact, *self.contacts[: MAX_CONTACTS - 1]]
 
     def add_last(self, contact: PeerId) -> None:
         """Add a contact if there is room."""
-        if contact not in self.contacts and len(self.contacts) < MOST_CONTACTS:
+        if contact not in self.contacts and len(self.contacts) < MAX_CONTACTS:
             self.contacts.append(contact)
 
     def ask_next(self, now: Nanos, has_joined: bool, trip_ns: Nanos) -> list[PluginEffect]:

@@ -96,7 +96,7 @@ LAST_TRIES = 4
 """How often it is sent to a peer that no other can stand in for."""
 FARTHEST_HOPS = 4096
 """The most hops that a message may have made, over all of its routes."""
-MOST_HOPS = 64
+MAX_HOPS = 64
 """A message that has come this far is in a loop."""
 _BEACON = "beacon"
 

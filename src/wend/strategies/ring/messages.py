@@ -8,10 +8,10 @@ import msgspec
 from wend.model.events import PeerId
 from wend.model.keys import COLUMNS, DIGITS
 
-MOST_HOPS = 2 * DIGITS
-MOST_PEERS = COLUMNS
+MAX_HOPS = 2 * DIGITS
+MAX_PEERS = COLUMNS
 """In a row of the routing table, and in a leaf set."""
-MOST_DEAD = 16
+MAX_DEAD = 16
 """Peers that one message may call dead."""
 
 
@@ -105,16 +105,16 @@ def is_invalid(sender: PeerId, message: PastryMessage) -> bool:
         case RingHeartbeat(leaves) | RingLeave(_, leaves) | JoinReply(leaves):
             return not _are_distinct(sender, leaves)
         case LeafExchange(_, _, leaves, dead):
-            return not _are_distinct(sender, leaves) or len(dead) > MOST_DEAD or sender in dead
+            return not _are_distinct(sender, leaves) or len(dead) > MAX_DEAD or sender in dead
         case TableRow(row, peers):
             return not 0 <= row < DIGITS or not _are_distinct(sender, peers)
         case RowRequest(row):
             return not 0 <= row < DIGITS
         case JoinRequest(joiner, hops, _):
-            return not 0 <= hops <= MOST_HOPS or (joiner == sender) != (hops == 0)
+            return not 0 <= hops <= MAX_HOPS or (joiner == sender) != (hops == 0)
     return False
 
 
 def _are_distinct(sender: PeerId, peers: tuple[PeerId, ...]) -> bool:
     """Whether this can be a leaf set or a row: not too many peers, none of them twice, and not its owner."""
-    return len(peers) <= MOST_PEERS and sender not in peers and len(set(peers)) == len(peers)
+    return len(peers) <= MAX_PEERS and sender not in peers and len(set(peers)) == len(peers)

@@ -37,10 +37,10 @@ from wend.protocol.plugins import (
     View,
 )
 from wend.strategies.ring.failure_detector import PROBE, SILENCE, PendingProbe, RoundTrips
-from wend.strategies.ring.joining import FIRST_RETRY, JOIN, MOST_CONTACTS, PATIENCE, JoinRequests
+from wend.strategies.ring.joining import FIRST_RETRY, JOIN, MAX_CONTACTS, PATIENCE, JoinRequests
 from wend.strategies.ring.leaf_set import FULL
 from wend.strategies.ring.messages import (
-    MOST_HOPS,
+    MAX_HOPS,
     JoinReply,
     JoinRequest,
     LeafProbe,
@@ -61,7 +61,7 @@ from wend.strategies.ring.settings import PastrySettings
 OWNERSHIP: Final = "ownership"
 RECHECK = 8
 """Heartbeats after which this peer compares a leaf set again that has not changed: messages about it may be lost."""
-MOST_STRANGERS = 8 * FULL
+MAX_STRANGERS = 8 * FULL
 """Peers beyond which this one forgets measurements of others than its leaf set and its table."""
 _BEAT = "beat"
 _MASK = RING - 1
@@ -267,7 +267,7 @@ class Pastry(Membership):
             self._out += self._neighbours.follow_leaf_set(now)
             self.joined = True
         elif others:
-            self._requests.contacts = list(others[:MOST_CONTACTS])
+            self._requests.contacts = list(others[:MAX_CONTACTS])
             self._ask_next_contact(now)
         elif not contacts_follow:
             self._begin_ring()
@@ -308,7 +308,7 @@ class Pastry(Membership):
                 self._out += self._upkeep.tell_row(joiner, row)
         if hop == self.me:
             self._say(joiner, JoinReply(tuple([peer for peer in self._leaf.peers if peer != joiner])))
-        elif message.hops < MOST_HOPS:
+        elif message.hops < MAX_HOPS:
             self._say(hop, JoinRequest(joiner, message.hops + 1, message.rows))
             # if it is dead, the next request takes another route
             self._out += self._probes.exchange(now, hop) if hop in self._leaf else self._probes.ping(now, hop)
@@ -381,7 +381,7 @@ class Pastry(Membership):
     def _forget_strangers(self) -> None:
         """Drop measurements and incarnations of peers that are neither in the leaf set nor in the table."""
         for records in (self._trips.measured, self._neighbours.incarnations, self._dead.refuted_ns):
-            if len(records) > MOST_STRANGERS:
+            if len(records) > MAX_STRANGERS:
                 contacts = {*self._leaf.peers, *self._table}
                 for peer in [peer for peer in records if peer not in contacts]:
                     del records[peer]

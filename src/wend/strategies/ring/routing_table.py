@@ -108,7 +108,7 @@ class RoutingTable:
 
 MEASURED_AT_ONCE = 2
 """Candidates for the table that a peer measures per period, at most."""
-MOST_CANDIDATES = 32
+MAX_CANDIDATES = 32
 
 
 class TableUpkeep:
@@ -129,7 +129,7 @@ class TableUpkeep:
 
     def suggest(self, peer: PeerId) -> None:
         """Others have the peer in their tables."""
-        if self._table.suggest(peer) and len(self._candidates) < MOST_CANDIDATES:
+        if self._table.suggest(peer) and len(self._candidates) < MAX_CANDIDATES:
             self._candidates[peer] = None
 
     def measure(self, peer: PeerId, trip_ns: Nanos) -> None:

@@ -43,7 +43,7 @@ QUICK_NS: Nanos = 200 * MS
 """The same time after a neighbour restarted, or for the first neighbours: neither can be a short outage."""
 BUILD_NS: Nanos = 4 * SECOND
 """If no message advances a generation for this long, a peer calls for another, and waits twice as long for that."""
-MOST_DOUBLINGS = 3
+MAX_DOUBLINGS = 3
 """How often that time doubles at most."""
 DRIFT = 2.0
 """If -ln r of a link changed by this factor since its trees were built, the link has drifted."""
@@ -177,7 +177,7 @@ class TreeSets:
     def _has_stopped(self, now: Nanos, build: TreeGeneration) -> bool:
         """Whether the building has stopped. The time limit doubles, since large trees over slow or failing links take
         long, and too many restarts would never complete."""
-        return not build.trees and now - build.advanced > BUILD_NS << min(self._failed, MOST_DOUBLINGS)
+        return not build.trees and now - build.advanced > BUILD_NS << min(self._failed, MAX_DOUBLINGS)
 
     def _patience(self, view: View) -> Nanos:
         """The time that a change must last. It differs between peers, since neighbours see the same change. Without

@@ -18,7 +18,7 @@ from wend.topology.underlay import Ints
 ATTRIBUTES = 10
 NAMES = tuple(f"a{at}" for at in range(ATTRIBUTES))
 HIGHEST = 256
-MOST_PREDICATES = 5
+MAX_PREDICATES = 5
 SPACING_NS: Nanos = 10 * MS
 """Between two subscriptions."""
 PAUSE_NS: Nanos = 40 * SECOND
@@ -94,7 +94,7 @@ def draw_subscriptions(
         raise ConfigError(f"a subscription has 1 to {ATTRIBUTES} predicates, got {predicates}")
     rng = stream(seed, "dmm", "subscriptions")
     draws = Draws.of(distribution)
-    has_predicate = draws.some(rng, count, predicates or 1, predicates or MOST_PREDICATES)
+    has_predicate = draws.some(rng, count, predicates or 1, predicates or MAX_PREDICATES)
     one, other = (draws.numbers(rng, (count, ATTRIBUTES)) for _ in range(2))
     low, high = np.minimum(one, other), np.maximum(one, other)
     if predicates:

@@ -18,7 +18,7 @@ from wend.topology.graph import Overlay
 from wend.topology.placement import Placement
 from wend.topology.underlay import Floats, Index, Ints
 
-MOST_TREES = 8
+MAX_TREES = 8
 Flags = NDArray[np.bool_]
 Tree = Sequence[int]
 """The indices of the overlay links of a spanning tree."""
@@ -50,8 +50,8 @@ def joint_reliability(
     pairs: tuple[Ints, Ints] | None = None,
 ) -> JointReliability:
     """The joint reliability and resilience of the given pairs of peers, or of all pairs."""
-    if not 1 <= len(trees) <= MOST_TREES:
-        raise ConfigError(f"joint reliability is computed for 1 to {MOST_TREES} trees, not {len(trees)}")
+    if not 1 <= len(trees) <= MAX_TREES:
+        raise ConfigError(f"joint reliability is computed for 1 to {MAX_TREES} trees, not {len(trees)}")
     if len(reliability) != placement.components:
         raise ConfigError(f"{placement.components} components need as many reliabilities, got {len(reliability)}")
     rooted = [root_tree(overlay, tree) for tree in trees]

@@ -4,7 +4,7 @@ Every figure shows the thesis's two underlays side by side. Beside the thesis's 
 which traces a third of the paths, and (broken lines) `spt-k` instead of k-MRST. Two maps of real networks follow.
 """
 
-from wend.studies.quist.trials import LEVELS, MOST_TREES, SPREAD_METRICS, TRIALS
+from wend.studies.quist.trials import LEVELS, MAX_TREES, SPREAD_METRICS, TRIALS
 from wend.studies.study_model import (
     Axis,
     Fields,
@@ -72,7 +72,7 @@ def _of_k(
 def _of_trees(
     metric: str, label: str, places: Places, *, percent: bool = True, signed: bool = False
 ) -> tuple[Panel, ...]:
-    curve = tuple((float(trees), f"{metric}_{trees}") for trees in range(1, MOST_TREES + 1))
+    curve = tuple((float(trees), f"{metric}_{trees}") for trees in range(1, MAX_TREES + 1))
     return tuple(
         Panel(place, label, at=at, percent=percent, signed=signed, curve=curve, curve_label="trees")
         for place, at in places

@@ -37,7 +37,7 @@ from wend.topology.placement import Pair, Placement, place
 from wend.topology.underlay import Floats, LinkKind, RouterKind
 
 OverlayKind = Literal["random", "tdo-landmark", "tdo-random", "tdo-nearest", "tdo-farthest", "chain"]
-MOST_TREES = 5
+MAX_TREES = 5
 DEGREE = 15
 """The degree of the overlay without topology discovery that gains are relative to."""
 LEVELS = (0.85, 0.9, 0.92, 0.94, 0.95, 0.96, 0.97, 0.98, 0.99, 1.0)
@@ -205,7 +205,7 @@ class ForestTrial(msgspec.Struct, frozen=True):
     k: int = 15
     peers: int = 250
     builder: Literal["mrst", "spt-k"] = "mrst"
-    trees: int = MOST_TREES
+    trees: int = MAX_TREES
     events: int = 5000
     subscriptions: int = 100
 
@@ -217,7 +217,7 @@ FOREST_METRICS = (
     "messages",
     "links",
     "slimmest",
-    *(f"{metric}_{trees}" for metric in EACH for trees in range(1, MOST_TREES + 1)),
+    *(f"{metric}_{trees}" for metric in EACH for trees in range(1, MAX_TREES + 1)),
 )
 
 

@@ -6,7 +6,7 @@ from tests.drivers.live import datagrams
 from tests.drivers.live.locators import Net, at, datagram, message, ring
 from tests.errors import raises
 from wend.drivers.live.addressing import address_messages
-from wend.drivers.live.addressing.address_claims import CLAIM_TRIES, MOST_CLAIMS
+from wend.drivers.live.addressing.address_claims import CLAIM_TRIES, MAX_CLAIMS
 from wend.drivers.live.addressing.address_messages import ANYONE, AddressQuery, AddressReply, KnownAddress
 from wend.drivers.live.transport import wire
 from wend.drivers.live.transport.wire import Header
@@ -104,14 +104,14 @@ def test_a_peer_may_have_two_addresses() -> None:
 def test_claims_are_bounded() -> None:
     net = Net()
     here = net.start(1, 1)
-    held = [net.speak(here, 2, at(number)) for number in range(10, 10 + MOST_CLAIMS + 3)]
-    assert held == [True] * MOST_CLAIMS + [False] * 3
+    held = [net.speak(here, 2, at(number)) for number in range(10, 10 + MAX_CLAIMS + 3)]
+    assert held == [True] * MAX_CLAIMS + [False] * 3
     net.run(CLAIM_TRIES)
-    assert here.counters.refused[STRANGER] == MOST_CLAIMS
+    assert here.counters.refused[STRANGER] == MAX_CLAIMS
 
 
 def test_the_oldest_address_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wend.drivers.live.addressing.learned_addresses.MOST_LEARNED", 3)
+    monkeypatch.setattr("wend.drivers.live.addressing.learned_addresses.MAX_LEARNED", 3)
     net = Net()
     here = net.start(1, 1)
     for peer in range(2, 7):

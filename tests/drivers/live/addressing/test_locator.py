@@ -2,7 +2,7 @@
 
 from tests.drivers.live.locators import Net, at, beside, datagram, message, ring
 from wend.drivers.live.addressing import address_messages
-from wend.drivers.live.addressing.address_lookups import MOST_LOOKUPS, WAITING_PER_PEER
+from wend.drivers.live.addressing.address_lookups import MAX_LOOKUPS, WAITING_PER_PEER
 from wend.model.events import PeerId
 from wend.model.keys import distance, node_id
 from wend.model.units import MS
@@ -118,7 +118,7 @@ def test_what_is_not_found_in_time_is_dropped_and_counted() -> None:
 def test_lookups_are_bounded() -> None:
     net = ring(4)
     here = net.places[at(1)]
-    for peer in range(1000, 1000 + MOST_LOOKUPS + 5):
+    for peer in range(1000, 1000 + MAX_LOOKUPS + 5):
         here.locator.find(net.now, message(peer), mentioned_by=0)
     assert here.counters.refused[NO_ADDRESS] == 5
 

@@ -27,7 +27,7 @@ def passed(filter_on: bool) -> tuple[int, int]:
         wanted = [packets.TRANSPORT, packets.TRANSPORT + 15, packets.ANSWER, packets.COOKIE, packets.CERTIFICATE] * 4
         found = [0, 0]
         for number in range(STRANGERS):
-            kinds = (packets.INITIATION, packets.QUESTION, 0, 6, packets.TRANSPORT + packets.MOST_KINDS, 255)
+            kinds = (packets.INITIATION, packets.QUESTION, 0, 6, packets.TRANSPORT + packets.MAX_KINDS, 255)
             other = [packets.head(kind) + bytes(60) for kind in kinds] + [b"", b"wd", b"wd\3\0" + bytes(60)]
             sender.sendto(other[number % len(other)], receiver.getsockname())
             if number < len(wanted):

@@ -111,7 +111,7 @@ def test_a_peer_whose_clock_was_set_back_is_named_when_it_goes_on(lines: list[st
 
 
 def test_the_lines_about_strangers_are_bounded(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strangers, "MOST_REMEMBERED", 5)
+    monkeypatch.setattr(strangers, "MAX_REMEMBERED", 5)
     clock = StepClock()
     log = StrangerLog(0, AddressBook(0), (), clock)
     for port in range(100):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from wend.drivers.live.transport import wire
-from wend.drivers.live.transport.socket import HOLD_NS, MOST_ACKS, SendQueue
+from wend.drivers.live.transport.socket import HOLD_NS, MAX_ACKS, SendQueue
 from wend.model.events import Event, EventId, PeerId
 from wend.protocol.messages import Ack, Data, Hello, Message, older
 
@@ -110,10 +110,10 @@ def test_a_message_takes_the_acks_to_its_receiver_along() -> None:
 def test_as_many_acks_as_fit_leave_at_once() -> None:
     async def scene() -> None:
         sent = Sent()
-        for number in range(2 * MOST_ACKS + 1):
+        for number in range(2 * MAX_ACKS + 1):
             sent.now += 1
             sent.queue.send_ack(1, Ack(number + (1 << 60)))
-        assert [len(messages) for _, messages in sent.taken()] == [1, MOST_ACKS, MOST_ACKS]
+        assert [len(messages) for _, messages in sent.taken()] == [1, MAX_ACKS, MAX_ACKS]
 
     asyncio.run(scene())
 

@@ -24,7 +24,7 @@ from wend.strategies.clusters.interest.messages import (
     StreamDigest,
     TreeEvent,
 )
-from wend.strategies.clusters.membership.directory import MOST_LINKED, coordinator_links, ring_neighbours
+from wend.strategies.clusters.membership.directory import MAX_LINKED, coordinator_links, ring_neighbours
 from wend.strategies.clusters.membership.messages import Slot
 
 ADAPTIVE = "clusters-adaptive"
@@ -159,7 +159,7 @@ def test_the_tightest_deadline_of_a_cluster_is_known_to_others() -> None:
 # ---------------------------------------------------------------- links
 
 
-@pytest.mark.parametrize("clusters", [1, 2, MOST_LINKED, MOST_LINKED + 1, 40])
+@pytest.mark.parametrize("clusters", [1, 2, MAX_LINKED, MAX_LINKED + 1, 40])
 def test_both_ends_of_a_link_agree_and_links_connect_all_coordinators(clusters: int) -> None:
     directory = {f"site{at:02}": (Slot(2 * at), Slot(2 * at + 1)) for at in range(clusters)}
     links = {2 * at + tree: coordinator_links(2 * at + tree, f"site{at:02}", directory)
@@ -171,12 +171,12 @@ def test_both_ends_of_a_link_agree_and_links_connect_all_coordinators(clusters: 
         reached.update(found)
         open_ += found
     assert len(reached) == 2 * clusters
-    assert max(map(len, links.values())) <= max(MOST_LINKED, 1 + 2 * clusters.bit_length())
+    assert max(map(len, links.values())) <= max(MAX_LINKED, 1 + 2 * clusters.bit_length())
     assert coordinator_links(999, "site00", directory) == ()
 
 
 def test_more_clusters_than_have_links_to_all_others() -> None:
-    net = subscribed(linked(MOST_LINKED + 2, MOST_LINKED + 2), topics=1)
+    net = subscribed(linked(MAX_LINKED + 2, MAX_LINKED + 2), topics=1)
     publish_all(net, Random(1), 10, topics=1)
     net.run(1)
     net.check()

@@ -16,8 +16,8 @@ from wend.model.units import MS, Nanos
 ANSWER_NS: Nanos = 250 * MS
 """How long the locator waits for an answer before it asks again, or asks somebody else."""
 CLAIM_TRIES = 4
-MOST_CLAIMS = 256
-MOST_HELD_BYTES = 1 << 20
+MAX_CLAIMS = 256
+MAX_HELD_BYTES = 1 << 20
 """The most bytes of all datagrams that wait for claims."""
 
 
@@ -66,7 +66,7 @@ class AddressClaims:
     def add(self, now: Nanos, peer: PeerId, address: Address) -> AddressClaim | None:
         """Ask whether the peer is there. None if too many claims wait."""
         claim = self._claims.get((peer, address))
-        if claim is None and len(self._claims) < MOST_CLAIMS:
+        if claim is None and len(self._claims) < MAX_CLAIMS:
             current = self._book.reachable.get(peer)
             rival = None if current == address else current
             claim = self._claims[peer, address] = AddressClaim(peer, address, rival)
@@ -76,7 +76,7 @@ class AddressClaims:
     def hold(self, now: Nanos, claim: AddressClaim, inner: InnerDatagram) -> bool:
         """Keep a datagram of the peer until its claim is decided. False if there are too many."""
         size = FRAME_BYTES + len(inner.body)
-        if self._held_bytes + size > MOST_HELD_BYTES:
+        if self._held_bytes + size > MAX_HELD_BYTES:
             return False
         claim.datagrams.append((inner._replace(body=bytes(inner.body)), now))
         self._held_bytes += size

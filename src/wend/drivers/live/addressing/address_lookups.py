@@ -19,13 +19,13 @@ from wend.protocol.ports import Send
 LOOKUP_NS: Nanos = 3 * SECOND
 OWN_ID_NS: Nanos = SECOND
 """How long a peer looks for another one with its own id before it joins."""
-MOST_LOOKUPS = 256
-MOST_ASKED = 24
+MAX_LOOKUPS = 256
+MAX_ASKED = 24
 """The most addresses that one lookup asks."""
-MOST_WAITING = 1024
+MAX_WAITING = 1024
 """The most messages that wait for addresses."""
 WAITING_PER_PEER = 32
-MOST_SCOPE_CHARS = 16
+MAX_SCOPE_CHARS = 16
 """The longest name of an interface in an address."""
 
 
@@ -49,7 +49,7 @@ class AddressLookup:
         """The address of the peer that seems to have mentioned this one."""
 
     def add(self, peer: PeerId, address: Address) -> None:
-        if address not in self.tried and len(self.tried) + len(self.candidates) < MOST_ASKED:
+        if address not in self.tried and len(self.tried) + len(self.candidates) < MAX_ASKED:
             self.candidates[address] = peer
 
     def next(self) -> Address | None:
@@ -90,7 +90,7 @@ class AddressLookups:
         lookup = self._lookup(now, message.peer, mentioned_at)
         if lookup is not None and any(message == other for other, _ in lookup.waiting):
             return
-        if lookup is None or self._waiting >= MOST_WAITING or len(lookup.waiting) >= WAITING_PER_PEER:
+        if lookup is None or self._waiting >= MAX_WAITING or len(lookup.waiting) >= WAITING_PER_PEER:
             self._counters.refused["no-address"] += 1
             return
         lookup.waiting.append((message, now))
@@ -141,7 +141,7 @@ class AddressLookups:
     def _lookup(self, now: Nanos, peer: PeerId, mentioned_at: Address | None) -> AddressLookup | None:
         """The lookup of a peer, which may be new; None if there are too many."""
         lookup = self._lookups.get(peer)
-        if lookup is not None or len(self._lookups) >= MOST_LOOKUPS:
+        if lookup is not None or len(self._lookups) >= MAX_LOOKUPS:
             return lookup
         lookup = self._lookups[peer] = AddressLookup(peer, now + LOOKUP_NS)
         if mentioned_at is not None:
@@ -210,5 +210,5 @@ class AddressLookups:
         except ValueError:
             return False
         scope = address[0].partition("%")[2]
-        is_scope = scope.isascii() and scope.isprintable() and len(scope) < MOST_SCOPE_CHARS
+        is_scope = scope.isascii() and scope.isprintable() and len(scope) < MAX_SCOPE_CHARS
         return is_scope and numeric.version == (6 if ":" in self._here[0] else 4)

@@ -16,7 +16,7 @@ from wend.model.units import SECOND, Nanos
 
 ANYONE: PeerId = 2**64 - 1
 """The receiver of a question to an address at which the peer is unknown."""
-MOST_NEAREST = 4
+MAX_NEAREST = 4
 MAX_PEER_ID = 2**32 - 1
 _ROOM, _LITTLE_ROOM = bytes(260), bytes(32)
 QUESTION_NS: Nanos = 3 * SECOND
@@ -75,8 +75,8 @@ def decode(sender: PeerId, body: bytes | memoryview) -> AddressMessage:
     if sender > MAX_PEER_ID:
         raise WireError(f"a peer's id lies in 0..{MAX_PEER_ID}, got {sender}")
     if isinstance(message, AddressReply):
-        if len(message.nearest) > MOST_NEAREST:
-            raise WireError(f"an answer names {MOST_NEAREST} peers at most, this one {len(message.nearest)}")
+        if len(message.nearest) > MAX_NEAREST:
+            raise WireError(f"an answer names {MAX_NEAREST} peers at most, this one {len(message.nearest)}")
         for near in message.nearest:
             if not (0 <= near.peer <= MAX_PEER_ID and 0 < near.port <= 65535):
                 raise WireError("an answer names an invalid peer or port")

@@ -24,7 +24,7 @@ from wend.protocol.ports import ContactFound, Effect, Input, LinkAdded, Neighbou
 
 log = logging.getLogger("wend.peer")
 
-MOST_LINKS = 256
+MAX_LINKS = 256
 """A peer with this many links admits no more peers."""
 LINK_DELAY_NS: Nanos = 20 * MS
 """The expected delay of a link that is made by joining; measurements correct it."""
@@ -174,7 +174,7 @@ class Joining:
         links = self._peer.links
         if not self.makes_links or not self.wants(peer):
             return False
-        return peer in links or (self._admit and len(links) < MOST_LINKS)
+        return peer in links or (self._admit and len(links) < MAX_LINKS)
 
     def wants(self, peer: PeerId) -> bool:
         return peer not in self.removed and peer != self._me

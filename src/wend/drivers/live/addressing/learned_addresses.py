@@ -7,13 +7,13 @@ It forgets the oldest address first; a lookup finds it again.
 from bisect import bisect_left, insort
 
 from wend.drivers.live.addressing.address_book import AddressBook
-from wend.drivers.live.addressing.address_messages import MOST_NEAREST, KnownAddress
+from wend.drivers.live.addressing.address_messages import MAX_NEAREST, KnownAddress
 from wend.drivers.live.addressing.addresses import Address
 from wend.model.events import PeerId
 from wend.model.keys import distance, node_id
 from wend.model.units import SECOND, Nanos
 
-MOST_LEARNED = 4096
+MAX_LEARNED = 4096
 DOUBT_NS: Nanos = 2 * SECOND
 """For how long nobody may doubt an address that was confirmed or doubted."""
 
@@ -50,7 +50,7 @@ class LearnedAddresses:
         """The peers to forget: those whose address another peer now has, and the oldest one if there are too many."""
         reachable = self._book.reachable
         outdated = [peer for peer in self._confirmed_ns if peer not in reachable]
-        if len(self._confirmed_ns) - len(outdated) > MOST_LEARNED:
+        if len(self._confirmed_ns) - len(outdated) > MAX_LEARNED:
             outdated.append(next(peer for peer in self._confirmed_ns if peer in reachable))
         return outdated
 
@@ -64,7 +64,7 @@ class LearnedAddresses:
         places, reachable = self._places, self._book.reachable
         at = bisect_left(places, (node_id(peer), 0))
         around = (
-            [places[(at + step) % len(places)][1] for step in range(-MOST_NEAREST - 1, MOST_NEAREST + 1)]
+            [places[(at + step) % len(places)][1] for step in range(-MAX_NEAREST - 1, MAX_NEAREST + 1)]
             if places
             else []
         )
@@ -73,4 +73,4 @@ class LearnedAddresses:
         # another peer may now have the address of a learned one
         others = [one for one in set(around) if one in reachable and reachable[one] != asker]
         others.sort(key=lambda one: (distance(node_id(one), key), one))
-        return tuple(KnownAddress(one, *reachable[one]) for one in others[:MOST_NEAREST])
+        return tuple(KnownAddress(one, *reachable[one]) for one in others[:MAX_NEAREST])

@@ -23,7 +23,7 @@ _ALL, _NOTHING = 0xFFFFFFFF, 0
 _INSTRUCTION = struct.Struct("=HBBI")
 
 
-_LAST = packets.TRANSPORT + packets.MOST_KINDS
+_LAST = packets.TRANSPORT + packets.MAX_KINDS
 _PASS_TYPES = (packets.ANSWER, packets.COOKIE, packets.CERTIFICATE)
 
 

@@ -32,7 +32,7 @@ log = logging.getLogger("wend.peer")
 
 TICK_S = 0.25
 LINES_PER_MINUTE = 10
-MOST_REMEMBERED = 1024
+MAX_REMEMBERED = 1024
 
 Transmit = Callable[[bytes], None]
 
@@ -232,7 +232,7 @@ class SealedLinks:
         """Log why datagrams from an address are refused, once for each address, at a bounded rate."""
         if (address, why) in self._logged or not self._limit.allows(self._clock()):
             return
-        if len(self._logged) >= MOST_REMEMBERED:
+        if len(self._logged) >= MAX_REMEMBERED:
             del self._logged[next(iter(self._logged))]
         self._logged[address, why] = None
         log.warning("peer %d refuses datagrams from %s: %s", self._me, show(address), why)

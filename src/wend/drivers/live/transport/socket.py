@@ -32,7 +32,7 @@ AT_ONCE_NS = MS // 10
 """A datagram that is read so soon after the last one had probably arrived before it: there may be more."""
 HOLD_NS = MS
 """How long an ACK may wait for other messages to the same neighbour. Timeouts of live peers allow for more."""
-MOST_ACKS = 32
+MAX_ACKS = 32
 """The most ACKs that wait, so that they fit into one bundle."""
 
 SendBody = Callable[[int, bytes], None]
@@ -90,7 +90,7 @@ class SendQueue:
         acks = self._acks.get(peer)
         if acks is not None:
             acks.append((ack, since))
-            if len(acks) >= MOST_ACKS:
+            if len(acks) >= MAX_ACKS:
                 self._transmit(peer, [])
         elif self._bundling:
             self._acks[peer] = [(ack, since)]

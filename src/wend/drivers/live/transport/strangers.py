@@ -18,7 +18,7 @@ from wend.model.units import MINUTE, Nanos
 
 log = logging.getLogger("wend.peer")
 
-MOST_REMEMBERED = 1024
+MAX_REMEMBERED = 1024
 LINES_PER_MINUTE = 10
 
 
@@ -44,7 +44,7 @@ class StrangerLog:
         key = (address, None if header is None else header.sender)
         now = self._clock()
         if key not in self._seen:
-            if len(self._seen) >= MOST_REMEMBERED:
+            if len(self._seen) >= MAX_REMEMBERED:
                 del self._seen[next(iter(self._seen))]
             self._seen[key] = now
         first_ns = self._seen[key]

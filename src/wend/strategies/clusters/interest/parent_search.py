@@ -18,7 +18,7 @@ from wend.strategies.clusters.interest.messages import AskParents, ParentCandida
 
 SEARCH_NS: Nanos = 2 * SECOND
 """How long a coordinator looks for parents before it takes one of those that it knows."""
-MOST_CANDIDATES = 32
+MAX_CANDIDATES = 32
 EARLY_BEACONS = (1, 2, 4)
 RARE_BEACONS = 30
 """At which beacons a coordinator looks for a better parent: at some early ones, then at one of this many."""
@@ -144,7 +144,7 @@ class ParentSearch:
         if search.is_wide:
             others = [name for name in self._cluster.directory if name not in (mine, root)]
             first = now // SECOND % max(1, len(others))  # of many clusters it asks others the next time
-            search.asked.update(dict.fromkeys([*others[first:], *others[:first]][:MOST_CANDIDATES]))
+            search.asked.update(dict.fromkeys([*others[first:], *others[:first]][:MAX_CANDIDATES]))
             for other in search.asked:
                 yield from self._ask(other, tree_id)
 
@@ -176,7 +176,7 @@ class ParentSearch:
         search.answers[message.cluster] = _Answer(sender, message.paths, message.ancestors)
         yield from self.paths.trace(sender)
         if message.cluster == self._cluster.root(*tree_id):
-            for other in message.neighbours[:MOST_CANDIDATES]:
+            for other in message.neighbours[:MAX_CANDIDATES]:
                 if other != self._cluster.name and other not in search.asked:
                     search.asked[other] = None
                     yield from self._ask(other, tree_id)

@@ -33,7 +33,7 @@ from wend.strategies.ring.bounded import Seen
 FIRST_GAP_NS: Nanos = 200 * MS
 LONGEST_GAP_NS: Nanos = 5 * SECOND
 """Limits of the time after which a second tree should bring an event. Between them the longest time so far counts."""
-MOST_HOPS = 64
+MAX_HOPS = 64
 FORWARDED = 1 << 14
 """How many of the events that were forwarded last are remembered."""
 LATE = "late"
@@ -103,7 +103,7 @@ class Trees:
 
     def _forward(self, now: Nanos, entry: LogEntry, tree: int, sender: str, hops: int) -> Iterator[PluginEffect]:
         """Send an event to the neighbours on a tree, once."""
-        if hops >= MOST_HOPS or not self._forwarded.add((tree, entry.stream, entry.number)):
+        if hops >= MAX_HOPS or not self._forwarded.add((tree, entry.stream, entry.number)):
             return
         for neighbour in self.neighbours(entry.group, tree):
             if neighbour != sender:

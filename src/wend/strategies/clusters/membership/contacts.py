@@ -19,12 +19,12 @@ from wend.strategies.clusters.membership.messages import (
     holders_of,
 )
 
-MOST_CONTACTS = 64
+MAX_CONTACTS = 64
 ASKED = 3
 """Contacts that a peer asks in one round."""
-MOST_PUSHED = 64
+MAX_PUSHED = 64
 """Clusters to which a coordinator sends new slots at once; others hear of them by gossip."""
-MOST_LONELY = 32
+MAX_LONELY = 32
 """Periods in which a coordinator that knows no other cluster asks a contact; then it does so less often."""
 MEASURE_PERIODS = 16
 """Heartbeat periods between two measurements of a round trip."""
@@ -60,9 +60,9 @@ class ClusterContacts:
         if peer == self._cluster.me:
             self.awaits_contacts = False
         elif first:
-            self.contacts = [peer, *(one for one in self.contacts if one != peer)][:MOST_CONTACTS]
+            self.contacts = [peer, *(one for one in self.contacts if one != peer)][:MAX_CONTACTS]
             self._place = 0
-        elif peer not in self.contacts and len(self.contacts) < MOST_CONTACTS:
+        elif peer not in self.contacts and len(self.contacts) < MAX_CONTACTS:
             self.contacts.append(peer)
 
     def find(self, peer: PeerId) -> list[PluginEffect]:
@@ -100,7 +100,7 @@ class ClusterContacts:
     def tend(self, now: Nanos) -> Iterator[PluginEffect]:
         """Once per heartbeat period: look for other clusters if none is known, and measure a round trip."""
         self._beats += 1
-        if len(self.directory) == 1 and self._lonely < MOST_LONELY:
+        if len(self.directory) == 1 and self._lonely < MAX_LONELY:
             self._lonely += 1
             yield from self._greet_next(1)
         yield from self._measure(now)
@@ -139,8 +139,8 @@ class ClusterContacts:
     def _push(self, names: list[str]) -> Iterator[PluginEffect]:
         """Tell the coordinators and backups of other clusters, on the trees that this peer coordinates."""
         cluster = self._cluster
-        if len(names) > MOST_PUSHED:
-            names = self._draw("push").sample(names, MOST_PUSHED)
+        if len(names) > MAX_PUSHED:
+            names = self._draw("push").sample(names, MAX_PUSHED)
         entries = DirectoryEntries(cluster.entries())
         for name in names:
             slots = self.directory.slots[name]

@@ -14,9 +14,9 @@ from wend.strategies.ring.bounded import put
 FIRST_TRIP: Nanos = 100 * MS
 """The round trip that a peer assumes until it has measured one."""
 TRIES = 4
-MOST_PROBES = 256
+MAX_PROBES = 256
 """Probes whose answers still measure a round trip."""
-MOST_TRIPS = 4096
+MAX_TRIPS = 4096
 
 
 def beat_period(detection_ns: Nanos) -> Nanos:
@@ -126,7 +126,7 @@ class ClusterDetector:
     def next_number(self, now: Nanos, peer: PeerId) -> int:
         """A number for a probe to any peer."""
         self._number += 1
-        put(self._probes, self._number, (peer, now), MOST_PROBES)
+        put(self._probes, self._number, (peer, now), MAX_PROBES)
         return self._number
 
     def measure(self, now: Nanos, peer: PeerId, number: int) -> bool:
@@ -136,7 +136,7 @@ class ClusterDetector:
             return False
         del self._probes[number]
         trip, mean = now - probe[1], self._trips.get(peer)
-        put(self._trips, peer, trip if mean is None else (7 * mean + trip) // 8, MOST_TRIPS)
+        put(self._trips, peer, trip if mean is None else (7 * mean + trip) // 8, MAX_TRIPS)
         return True
 
     def has_measured(self, peer: PeerId) -> bool:

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.strategies.clusters.membership.messages import (
-    MOST_CLUSTERS,
+    MAX_CLUSTERS,
     ClusterEntry,
     DirectoryDigest,
     DirectoryEntries,
@@ -30,7 +30,7 @@ from wend.strategies.ring.bounded import put
 
 EXPIRY = 24
 """Periods after which an entry expires if its stamp did not grow."""
-MOST_EXPIRED = 1000
+MAX_EXPIRED = 1000
 Version = tuple[int, int, int]
 
 
@@ -66,7 +66,7 @@ class ClusterDirectory:
     def learn(self, now: Nanos, entry: ClusterEntry) -> bool:
         """Store an entry if it is newer than the present one; whether the slots changed."""
         present = self._entries.get(entry.name)
-        if not self._lacks(entry.name, entry.version) or (present is None and len(self._entries) >= MOST_CLUSTERS):
+        if not self._lacks(entry.name, entry.version) or (present is None and len(self._entries) >= MAX_CLUSTERS):
             return False
         self._entries[entry.name] = entry
         self._renewed_ns[entry.name] = now
@@ -83,7 +83,7 @@ class ClusterDirectory:
         entries = [self._entries.pop(name) for name in names]
         for entry in entries:
             del self._renewed_ns[entry.name]
-            put(self._expired, entry.name, entry.version, MOST_EXPIRED)
+            put(self._expired, entry.name, entry.version, MAX_EXPIRED)
         if entries:
             self._index()
         return entries
@@ -111,7 +111,7 @@ class ClusterDirectory:
         return tuple(self._entries[name] for name in dict.fromkeys(names) if name in self._entries)
 
 
-MOST_LINKED = 8
+MAX_LINKED = 8
 """Up to so many clusters, each has links to every other."""
 
 
@@ -121,7 +121,7 @@ def coordinator_links(me: PeerId, mine: str, directory: Mapping[str, Slots]) -> 
     if me not in own:
         return ()
     names = list(directory)
-    near = names if len(names) <= MOST_LINKED else ring_neighbours(names, mine)
+    near = names if len(names) <= MAX_LINKED else ring_neighbours(names, mine)
     trees = [tree for tree, active in enumerate(own) if active == me]
     abroad = [directory[name][tree].active for name in near if name != mine for tree in trees]
     return tuple(sorted({*own, *abroad} - {me}))

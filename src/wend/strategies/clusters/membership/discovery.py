@@ -20,11 +20,11 @@ from wend.strategies.clusters.membership.merge import Merge
 from wend.strategies.clusters.membership.messages import ClusterEntry, ClusterSearch, SearchAnswer, holders_of
 from wend.strategies.ring.bounded import put
 
-MOST_PATHS = 3
+MAX_PATHS = 3
 """Contacts to which a peer without a cluster name traces the path."""
 MULTICAST_ROUNDS = 3
-MOST_SEEKERS = 64
-MOST_NAMES = 256
+MAX_SEEKERS = 64
+MAX_NAMES = 256
 ALONE, USUAL, BEHIND, AWAITED, HOPEFUL = 1, 3, 6, 16, 24
 """Rounds before a peer begins a cluster: without contacts; with some; if a peer with a lower id searches, too; if
 contacts are still to come; if the cluster is known, but does not answer."""
@@ -50,7 +50,7 @@ class ClusterDiscovery:
         """Search for the cluster if its name is known; else trace paths to find the peer's routing domain."""
         if self._cluster.name:
             return self._enter(now)
-        paths = [FindPath(peer) for peer in self._contacts.next_contacts(MOST_PATHS)]
+        paths = [FindPath(peer) for peer in self._contacts.next_contacts(MAX_PATHS)]
         return [*paths, Timer(now + 2 * self._cluster.detection_ns, NAME)]
 
     def name_after_peer(self, now: Nanos) -> list[PluginEffect]:
@@ -103,8 +103,8 @@ class ClusterDiscovery:
 
     def _add_seeker(self, cluster: str, peer: PeerId) -> None:
         seekers = self._seekers.setdefault(cluster, {})
-        put(seekers, peer, None, MOST_SEEKERS)
-        if len(self._seekers) > MOST_NAMES:
+        put(seekers, peer, None, MAX_SEEKERS)
+        if len(self._seekers) > MAX_NAMES:
             del self._seekers[next(iter(self._seekers))]
 
     def _seekers_of(self, cluster: str, without: PeerId) -> tuple[PeerId, ...]:

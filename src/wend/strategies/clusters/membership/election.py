@@ -50,10 +50,10 @@ def patience(roster: Roster, me: PeerId, dead: Collection[PeerId]) -> int:
     """Heartbeat periods that a member without a role waits before it takes over."""
     roles = {roster.head, *holders_of(roster.slots)}
     others = [peer for peer in succession(roster) if peer not in roles and peer not in dead]
-    return min(others.index(me), MOST_PATIENCE) if me in others else 0
+    return min(others.index(me), MAX_PATIENCE) if me in others else 0
 
 
-MOST_PATIENCE = 12
+MAX_PATIENCE = 12
 
 
 def first_slots(me: PeerId, trees: int) -> Slots:

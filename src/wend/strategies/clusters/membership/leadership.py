@@ -20,7 +20,7 @@ from wend.strategies.clusters.membership.cluster import ClusterState
 from wend.strategies.clusters.membership.contacts import ClusterContacts
 from wend.strategies.clusters.membership.detector import ClusterDetector
 from wend.strategies.clusters.membership.messages import (
-    MOST_MEMBERS,
+    MAX_MEMBERS,
     MemberAnswer,
     MemberLeave,
     MemberProbe,
@@ -29,7 +29,7 @@ from wend.strategies.clusters.membership.messages import (
 from wend.strategies.clusters.membership.settings import ClusterSettings
 
 DETECT, ADMIT, SETTLE, TAKE_OVER = "detect", "admit", "settle", "take over"
-MOST_LOST = 32
+MAX_LOST = 32
 """Former members that a head looks for."""
 
 
@@ -115,7 +115,7 @@ class Leadership:
         assert self._cluster.roster is not None
         candidates = (*self._cluster.roster.lost, *self._detector.dead)
         lost = [peer for peer in candidates if peer not in members and peer not in self._leavers]
-        return tuple(dict.fromkeys(reversed(lost)))[:MOST_LOST][::-1]
+        return tuple(dict.fromkeys(reversed(lost)))[:MAX_LOST][::-1]
 
     def settle(self, now: Nanos) -> Iterator[PluginEffect]:
         """Let new backups become coordinators: a detection time after the last roster they have the state."""
@@ -133,7 +133,7 @@ class Leadership:
     def admit(self, now: Nanos, member: PeerId, incarnation: int) -> Iterator[PluginEffect]:
         """Add a peer to the next roster, as the head."""
         members, joiners = self._cluster.members, self._joiners
-        if len(members) + len(joiners) >= MOST_MEMBERS or incarnation < joiners.get(member, 0):
+        if len(members) + len(joiners) >= MAX_MEMBERS or incarnation < joiners.get(member, 0):
             return
         if not joiners:
             yield Timer(now + self._cluster.detection_ns // 20, ADMIT)

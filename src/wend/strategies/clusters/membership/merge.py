@@ -15,8 +15,8 @@ from wend.strategies.clusters.membership.leadership import Leadership
 from wend.strategies.clusters.membership.messages import ClusterEntry, DirectoryEntries, RosterRequest
 from wend.strategies.ring.bounded import put
 
-MOST_ASKED = 256
-MOST_TARGETS = 16
+MAX_ASKED = 256
+MAX_TARGETS = 16
 
 
 class Merge:
@@ -42,16 +42,16 @@ class Merge:
         """Ask a member of the cluster to admit this peer, which has no roster yet."""
         if member in self.targets:
             return []
-        if member != self._cluster.me and len(self.targets) < MOST_TARGETS:
+        if member != self._cluster.me and len(self.targets) < MAX_TARGETS:
             self.targets[member] = None
         return self.ask_head(now, member)
 
     def ask_head(self, now: Nanos, head: PeerId) -> list[PluginEffect]:
-        put(self._asked, head, None, MOST_ASKED)
+        put(self._asked, head, None, MAX_ASKED)
         return self._cluster.send((head,), self._cluster.beat(now))
 
     def ask_roster(self, peer: PeerId) -> list[PluginEffect]:
-        put(self._asked, peer, None, MOST_ASKED)
+        put(self._asked, peer, None, MAX_ASKED)
         return self._cluster.send((peer,), RosterRequest(self._cluster.name))
 
     def resolve(self, now: Nanos, term: int, head: PeerId, source: PeerId) -> Iterable[PluginEffect]:
@@ -93,7 +93,7 @@ class Merge:
         """Tell a peer that its roster loses, once per period."""
         last_ns = self._refuted_ns.get(peer)
         is_due = last_ns is None or now - last_ns >= self._cluster.period_ns
-        put(self._refuted_ns, peer, now if is_due or last_ns is None else last_ns, MOST_ASKED)
+        put(self._refuted_ns, peer, now if is_due or last_ns is None else last_ns, MAX_ASKED)
         return self._cluster.send((peer,), self._cluster.beacon(now)) if is_due else []
 
     def compare(self, now: Nanos, entry: ClusterEntry, sender: PeerId) -> Iterable[PluginEffect]:

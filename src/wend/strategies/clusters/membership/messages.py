@@ -43,7 +43,7 @@ def holders_of(slots: Slots) -> tuple[PeerId, ...]:
     return tuple(dict.fromkeys((*actives, *backups)))
 
 
-MOST_BACKUPS = 32
+MAX_BACKUPS = 32
 """Of one slot, in a message."""
 
 
@@ -52,16 +52,16 @@ def are_slots_invalid(slots: Slots, trees: int) -> bool:
     return len(slots) != trees or any(
         slot.term != slots[0].term
         or slot.term < 1
-        or len(slot.backups) > MOST_BACKUPS
+        or len(slot.backups) > MAX_BACKUPS
         or len({*slot.holders}) != len(slot.holders)
         for slot in slots
     )
 
 
-MOST_MEMBERS = 3000
+MAX_MEMBERS = 3000
 """A roster must fit a datagram."""
-MOST_CLUSTERS = 1000
-MOST_NAMED = 64
+MAX_CLUSTERS = 1000
+MAX_NAMED = 64
 """The longest of the other lists of peers."""
 LAST_TERM = 1 << 48
 LONGEST_NAME = 100
@@ -260,12 +260,12 @@ def is_invalid(message: ClusterMessage, coordinators: int) -> bool:
         case ClusterSearch(cluster) | MemberLeave(cluster):
             return _is_bad_name(cluster) or message.incarnation < 1
         case SearchAnswer(_, _, entries, seekers, term):
-            is_long = len(entries) > 2 or len(seekers) > MOST_NAMED
+            is_long = len(entries) > 2 or len(seekers) > MAX_NAMED
             return is_long or not 0 <= term < LAST_TERM or _has_bad_entry(entries, coordinators)
         case DirectoryEntries(entries, wanted):
-            return max(len(entries), len(wanted)) > MOST_CLUSTERS or _has_bad_entry(entries, coordinators)
+            return max(len(entries), len(wanted)) > MAX_CLUSTERS or _has_bad_entry(entries, coordinators)
         case DirectoryDigest(_, known):
-            return len(known) > MOST_CLUSTERS or any(_is_bad_name(name) for name, *_ in known)
+            return len(known) > MAX_CLUSTERS or any(_is_bad_name(name) for name, *_ in known)
     return False
 
 
@@ -274,7 +274,7 @@ def _is_bad_name(name: str) -> bool:
 
 
 def _is_bad_beat(message: MemberBeat | HeadBeacon) -> bool:
-    if _is_bad_name(message.cluster) or len(message.mute) > MOST_NAMED:
+    if _is_bad_name(message.cluster) or len(message.mute) > MAX_NAMED:
         return True
     if isinstance(message, MemberBeat):
         return message.incarnation < 1 or not 0 <= message.term < LAST_TERM
@@ -292,10 +292,10 @@ def _is_bad_roster(roster: Roster, coordinators: int) -> bool:
     peers = [peer for peer, _ in roster.members]
     return (
         not 0 < roster.term < LAST_TERM
-        or len(peers) > MOST_MEMBERS
+        or len(peers) > MAX_MEMBERS
         or peers != sorted({*peers})
         or roster.head not in peers
-        or len(roster.lost) > MOST_NAMED
+        or len(roster.lost) > MAX_NAMED
         or are_slots_invalid(roster.slots, coordinators)
         or roster.slots[0].term != roster.term
         or not {*holders_of(roster.slots)} <= {*peers}

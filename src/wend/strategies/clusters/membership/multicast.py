@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.strategies.clusters.membership.detector import beat_period
-from wend.strategies.clusters.membership.messages import MOST_NAMED, MemberBeat
+from wend.strategies.clusters.membership.messages import MAX_NAMED, MemberBeat
 
 PROBES = 10
 """Probes of all members together in a detection time, at most."""
@@ -94,7 +94,7 @@ class MulticastTest:
             self._mute_ns, horizon = now + self._detection_ns, now - self._horizon_ns
             others = self._others.items() if self.hears(now) else ()  # else `hears` says it all
             silent = [peer for peer, since in others if max(since, self._heard_ns.get(peer, since)) < horizon]
-            self._mute = tuple(silent[:MOST_NAMED])
+            self._mute = tuple(silent[:MAX_NAMED])
         return self._mute
 
     def report(self, now: Nanos, sender: PeerId, beat: MemberBeat) -> None:
@@ -125,7 +125,7 @@ class MulticastTest:
             mute.add(self._me)
         for beat in self._reports.values():
             mute.update(peer for peer in beat.mute if peer in self._others or peer == self._me)
-        return (True, tuple(sorted(mute))) if len(mute) <= MOST_NAMED else (False, ())
+        return (True, tuple(sorted(mute))) if len(mute) <= MAX_NAMED else (False, ())
 
     def _hears(self, peer: PeerId, due: bool) -> bool:
         beat = self._reports.get(peer)

@@ -65,7 +65,7 @@ from wend.strategies.ring.bounded import put
 
 CLUSTER: Final = "cluster"
 """What changed, for other plug-ins."""
-MOST_UNANSWERED = 256
+MAX_UNANSWERED = 256
 
 
 class Clusters(Membership):
@@ -218,7 +218,7 @@ class Clusters(Membership):
             case PathFound(_, path):
                 return self._discovery.name(now, domain_of_path(path))
             case Unanswered(peer):
-                put(self._unanswered, peer, now, MOST_UNANSWERED)
+                put(self._unanswered, peer, now, MAX_UNANSWERED)
                 self._detector.suspect(now, peer)
             case Stopping():
                 return self._leave()
