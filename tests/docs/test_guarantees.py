@@ -47,9 +47,9 @@ def test_every_fault_has_a_table() -> None:
 def test_the_numbers_are_those_of_the_code() -> None:
     assert f"beyond {listener.QUEUE_MSGS:,} or {listener.QUEUE_BYTES >> 20} MiB".replace(",", " ") in PAGE
     assert (listener.STALL_S, peer.LINGER_S) == (60.0, 0.5)
-    assert f"first wait {TREE_HOLD_NS // SECOND} s" in PAGE
-    assert f"for {HOLD_NS // SECOND} s, and longer" in " ".join(PAGE.split())
-    assert f"for {DuplicateFilter().incarnations} incarnations" in PAGE
+    assert f"{TREE_HOLD_NS // SECOND} s with `mrst`" in PAGE
+    assert f"{HOLD_NS // SECOND} s for subscribers" in " ".join(PAGE.split())
+    assert f"each of the {DuplicateFilter().incarnations} publisher" in PAGE
     assert f"the last {SequenceWindow().size} events" in PAGE
     assert f"at most {MAX_PAYLOAD_BYTES >> 10} KiB" in PAGE
     assert f"{MAX_ATTRIBUTES} attributes and {MAX_HEADERS} headers" in PAGE
