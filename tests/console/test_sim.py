@@ -77,7 +77,8 @@ def test_a_small_overlay_has_a_topic_for_each_peer_and_says_so(said: Said, tmp_p
     assert json.loads(out)["scenario"]["peers"] == 4, "what is played"
     code, out, err = said(*on_map, "--topics", "3")
     assert (code, err, json.loads(out)["scenario"]["topics"]) == (0, "", 3)
-    assert said(*on_map, "--topics", "5")[2] == "wend: 5 topics need 5 publishers, but there are 4 peers\n"
+    error = json.loads(said(*on_map, "--topics", "5")[2])["error"]
+    assert error == {"code": "invalid-setting", "sentence": "5 topics need 5 publishers, but there are 4 peers"}
     (tmp_path / "s.toml").write_text("peers = 6\ntopics = 2")
     code, out, err = said("sim", "--scenario", str(tmp_path / "s.toml"), "--duration", "1", "--json")
     assert (code, err, json.loads(out)["scenario"]["topics"]) == (0, "", 2)

@@ -35,7 +35,7 @@ def test_up_ends_with_the_table(said: Said) -> None:
     assert "\x1b" not in out
     lines = out.splitlines()
     assert lines[0].startswith("6 peers, 9 links")
-    assert "On time is within 3 x the shortest delay" in " ".join(out.split())
+    assert "On time means within 3 x the shortest delay" in " ".join(out.split())
     for strategy in ("dcrd", "d-tree", "oracle"):
         assert any(line.strip().startswith(strategy) for line in lines)
 

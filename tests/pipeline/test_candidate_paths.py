@@ -54,7 +54,7 @@ def test_rows_hold_all_of_the_paths(network: FlowNetwork, k: int, rng: Any) -> N
     assert found == {key: peers for source in wanted for key, peers in by_hand(graph, source, wanted[source], k)}
     for row in rows.to_pylist():
         assert (row["peers"][0], row["peers"][-1]) == (row["source"], row["receiver"])
-        arcs = [network.arc(a, b) for a, b in zip(row["peers"], row["peers"][1:], strict=False)]
+        arcs = [network.graph.arc(a, b) for a, b in zip(row["peers"], row["peers"][1:], strict=False)]
         assert row["delay_ns"] == graph.delay[arcs].sum()
 
 

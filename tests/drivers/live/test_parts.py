@@ -162,7 +162,7 @@ def test_a_path_search_that_fails_answers_too() -> None:
         searches.find(FindPath(1))
         searches.find(FindPath(2))
         await until(lambda: len(answers) == 2)
-        assert failures == ["carry out"] and set(answers) == {PathFound(1, None), PathFound(2, None)}
+        assert failures == ["carry-out-effect"] and set(answers) == {PathFound(1, None), PathFound(2, None)}
         searches.close()
 
     run(scene())
