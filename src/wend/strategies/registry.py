@@ -428,4 +428,4 @@ def _check_settings(kind: Kind, name: str, plugin_class: type[Plugin]) -> None:
     groups = {one.name: group for group in setting_groups() for one in settings_of(group)}
     for one in settings_of(plugin_class.settings):
         if groups.get(one.name, plugin_class.settings) is not plugin_class.settings:
-            raise ConfigError(f"{TITLES[kind]} {name!r} declares the setting {one.name}, which there is already")
+            raise ConfigError(f"{TITLES[kind]} {name!r} declares the setting {one.name}, which exists already")
