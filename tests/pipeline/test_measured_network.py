@@ -85,4 +85,4 @@ def test_the_command_plans_from_tables(tmp_path: Path) -> None:
     said = CliRunner().invoke(app, ["plan", "--from", str(beside / "links"), "--link-capacity", "40msg/s"])
     assert isinstance(said.exception, ConfigError) and "has no table flows, and neither has" in str(said.exception)
     said = CliRunner().invoke(app, ["plan", "--from", tables, "--topology", "regular"])
-    assert isinstance(said.exception, ConfigError) and "leave --topology" in str(said.exception)
+    assert isinstance(said.exception, ConfigError) and "leave out --topology" in str(said.exception)
