@@ -14,7 +14,7 @@ import typer
 from wend.console.options import TOPOLOGIES, Degree, Json, Peers, Seed, Topology
 from wend.console.outputs import Overwrite, check_file, check_out, drafted, write_text
 from wend.console.plan import load_command, push_command, watch_command
-from wend.console.plan.measured_input import measured_links, measured_workload
+from wend.console.plan.measured_input import measured_links, measured_workload, parse_k
 from wend.console.show import compiling, counted, facts, messages, output, percent, remark, stoppable
 from wend.model.errors import ConfigError
 from wend.model.rates import Rate, parse_rate
@@ -39,6 +39,13 @@ PeerCapacity = Annotated[
         help="Receiving capacity of peers for which the topology states none: a rate, or `links`, the sum of theirs."
     ),
 ]
+PathCount = Annotated[
+    str,
+    typer.Option("--k", help="The most paths to each receiver; `auto` takes the least with which everything fits."),
+]
+MaxLoad = Annotated[
+    float, typer.Option(min=0.0, max=1.0, help="The highest load of a link or peer, as a share of its capacity.")
+]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A plan.")]
 
 
@@ -62,8 +69,15 @@ def make(
             "--from", metavar="DIR", help="Plan for the links and flows of tables that telemetry gave (wend data)."
         ),
     ] = None,
-    goal: Annotated[str, typer.Option(help="min-usage, balance, or blend:B with B the weight of balance.")] = "balance",
-    k: Annotated[int, typer.Option("--k", help="The most paths to each receiver.")] = 5,
+    goal: Annotated[
+        str, typer.Option(help="balance, min-usage, min-delay, or blend:B with B the weight of balance.")
+    ] = "balance",
+    k: PathCount = "5",
+    deadline: Annotated[
+        str | None,
+        typer.Option(help="Deadline of flows that state none: 200ms, or 3x the shortest delay of each receiver."),
+    ] = None,
+    max_load: MaxLoad = 1.0,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the plan to this folder.")] = None,
     overwrite: Overwrite = False,
     link_capacity: LinkCapacity = None,
@@ -74,6 +88,12 @@ def make(
     survive: Annotated[
         int, typer.Option(min=0, max=1, help="Plan also for the failure of any so many links: 0 or 1.")
     ] = 0,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            "--write-model", metavar="FILE", help="Also write the linear model, for other solvers: .lp or .mps."
+        ),
+    ] = None,
     ranking: Annotated[
         str, typer.Option(help="Ranking of candidate paths: bottleneck-disjoint, capacity or rejecting.")
     ] = "bottleneck-disjoint",
@@ -88,11 +108,16 @@ def make(
         raise ConfigError("--from has links and flows: leave --topology and --workload out")
     if tables is None and (topology is None or workload is None):
         raise ConfigError("a plan needs --topology and --workload, or --from (wend plan --help)")
+    from wend.model.flows import parse_deadline
     from wend.planning.flow_workload import read_workload
+    from wend.planning.model_files import check_model_file
     from wend.planning.models import parse_goal
     from wend.planning.planner import make_plan
 
-    objective = parse_goal(goal)
+    objective, most_k = parse_goal(goal), parse_k(k)
+    by_default = None if deadline is None else parse_deadline(deadline, "--deadline")
+    if model is not None:
+        check_model_file(model)
     if out is not None:
         check_out(out, overwrite, str(workload or tables))
     if topology is None:
@@ -104,10 +129,15 @@ def make(
     flows = (
         measured_workload(str(tables), network.names) if workload is None else read_workload(workload, network.names)
     )
+    if by_default is not None:
+        flows = flows.with_deadline(by_default)
     begin = time.perf_counter()
     doing = _working(f"planning {counted(len(flows), 'flow')} on {network.peers} peers", quiet=as_json)
     with stoppable("nothing was written"), doing, compiling():
-        plan = make_plan(network, flows, objective, k, ranking=ranking, partial=partial, survive=survive)
+        plan = make_plan(
+            network, flows, objective, most_k, ranking=ranking, partial=partial, survive=survive, max_load=max_load,
+            model=model,
+        )  # fmt: skip
     remark((*overlay.remarks, *_unlimited(network)))
     if out is not None:
         with drafted(out) as (draft, _):
@@ -318,6 +348,12 @@ def _print(plan: "Plan", wall_s: float | None, where: Path | None) -> None:
         ("", "", ", ".join(f"{name} {percent(share)}" for share, name, _ in full[:3])),
         *_after_failures(plan),
         ("usage", f"{head.usage:g}", f"{head.usage_unit} on links; {head.usage_single:g} with single shortest paths"),
+        (
+            "delay",
+            f"{head.delay_ms:.1f} ms",
+            f"on idle links, on average; {head.delay_ms_single:.1f} ms on single paths",
+        ),
+        *([("late", f"{head.late}", "receivers of flows miss their deadline even on idle links")] if head.late else []),
         ("delivery graphs", f"{head.graphs}", f"for {counted(head.flows, 'flow')}"),
     ]
     if head.partial:
