@@ -3,6 +3,7 @@ of it peers keep."""
 
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -279,3 +280,21 @@ def test_plans_with_deadlines_are_on_time_at_least_as_often_as_a_tree(tmp_path: 
         assert check(plan) == []
         assert case.on_time(plan) >= tree
         assert plan.head.highest_load < plan.head.highest_load_single
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "complaint"),
+    [
+        ("delay_ms", 1.0, "plan.json states that the delay is 1 ms, but it is 60 ms"),
+        ("late", 0, "plan.json states that 0 receivers are late, but 1 are"),
+    ],
+)
+def test_a_check_knows_delays_and_deadlines(field: str, value: float, complaint: str) -> None:
+    """No path is in time, so the flow stays on the shortest: 20 ms, and 40 ms of transmission."""
+    network, made = square(40.0, "1x")
+    made.deadline[1] = np.inf
+    made.deadline[0] = 0.05
+    plan = make_plan(network, made, Goal("balance"), 2)
+    assert check(plan) == []
+    wrong = Plan(msgspec.structs.replace(plan.head, **{field: value}), plan.tables)
+    assert check(wrong) == [complaint]

@@ -8,9 +8,9 @@ counts once.
 
 A receiver with fewer than k paths contributes its last one, so every delivery graph reaches all receivers.
 
-If a flow has a deadline, the paths of a receiver that take longer do not count, unless all do. A path that would join
-the tree too late gives way to another one. After the shortest-path tree come two trees of the first paths in time, so a
-flow has up to 2k + 1 trees. Only those that are late for the fewest receivers are candidates
+If a flow has a deadline, the paths of a receiver that take longer do not count; if all do, its first one counts. A path
+that would join the tree too late gives way to another one. After the shortest-path tree come two trees of the first
+paths in time, so a flow has up to 2k + 1 trees. Only those that are late for the fewest receivers are candidates
 (`in_time`). If none meets the deadline of a receiver, that receiver excludes no tree.
 """
 

@@ -20,8 +20,8 @@ ENDINGS = (".lp", ".mps")
 UNITS = ("msgs", "bps")
 
 
-def check_model_file(path: Path) -> None:
-    if path.suffix not in ENDINGS:
+def check_model_file(path: Path | None) -> None:
+    if path is not None and path.suffix not in ENDINGS:
         raise ConfigError(f"a model is written as {' or '.join(ENDINGS)}, and {path} ends in neither")
 
 

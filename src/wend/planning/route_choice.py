@@ -148,7 +148,7 @@ def _key(arcs: Ints) -> bytes:
     return np.sort(arcs).astype(np.int32).tobytes()
 
 
-class _Parts(NamedTuple):
+class _SubFlows(NamedTuple):
     """The parts of flows: for each its flow, its share of the flow, and its graph in the running plan or -1."""
 
     flow: Longs
@@ -156,7 +156,7 @@ class _Parts(NamedTuple):
     graph: Longs
 
 
-def _parts(graphs: DeliveryGraphs, running: RunningGraphs) -> _Parts:
+def _sub_flows(graphs: DeliveryGraphs, running: RunningGraphs) -> _SubFlows:
     rows: list[tuple[int, float, int]] = []
     for flow, own in enumerate(running):
         first, last = int(graphs.of_flow[flow]), int(graphs.of_flow[flow + 1])
@@ -168,30 +168,30 @@ def _parts(graphs: DeliveryGraphs, running: RunningGraphs) -> _Parts:
         else:
             rows += [*mine, (flow, 1 - whole, -1)]
     flows, shares, numbers_of = zip(*rows, strict=True)
-    return _Parts(np.array(flows, dtype=np.int64), np.array(shares), np.array(numbers_of, dtype=np.int64))
+    return _SubFlows(np.array(flows, dtype=np.int64), np.array(shares), np.array(numbers_of, dtype=np.int64))
 
 
 def _shares_near(made: Candidates, goal: Goal, max_load: float, running: RunningGraphs) -> Floats | None:
     """The shares of a plan that moves as little as the goal allows."""
     problem, graphs = made.problem, made.graphs
-    parts = _parts(graphs, running)
-    of_part = offsets(np.diff(graphs.of_flow)[parts.flow])
-    numbers = np.arange(of_part[-1]) + np.repeat(graphs.of_flow[parts.flow] - of_part[:-1], np.diff(of_part))
-    whose = owners(of_part)
+    subs = _sub_flows(graphs, running)
+    of_sub = offsets(np.diff(graphs.of_flow)[subs.flow])
+    numbers = np.arange(of_sub[-1]) + np.repeat(graphs.of_flow[subs.flow] - of_sub[:-1], np.diff(of_sub))
+    whose = owners(of_sub)
     ptr = offsets(np.diff(problem.ptr)[numbers])
     split = problem._replace(
-        of_flow=of_part,
+        of_flow=of_sub,
         ptr=ptr,
         rows=gather(problem.ptr, problem.rows, numbers, ptr),
         hops=problem.hops[numbers],
         delay=problem.delay[numbers],
-        moved=((parts.graph[whose] >= 0) & (parts.graph[whose] != numbers)).astype(float),
-        demand=problem.demand[:, parts.flow] * parts.share,
+        moved=((subs.graph[whose] >= 0) & (subs.graph[whose] != numbers)).astype(float),
+        demand=problem.demand[:, subs.flow] * subs.share,
     )
     solution = solve(split, goal, most=max_load, stays=True)
     if solution is None:
         return None
-    weights = solution.shares * parts.share[whose]
+    weights = solution.shares * subs.share[whose]
     return np.asarray(np.bincount(numbers, weights=weights, minlength=len(problem.hops)), dtype=np.float64)
 
 

@@ -22,6 +22,7 @@ from wend.model.rates import Rate, parse_rate
 if TYPE_CHECKING:
     from wend.model.plan import Plan
     from wend.planning.flow_network import FlowNetwork
+    from wend.planning.flow_workload import FlowWorkload
     from wend.topology.graph import Overlay
 
 SHOWN = 10
@@ -39,6 +40,25 @@ PeerCapacity = Annotated[
         help="Receiving capacity of peers for which the topology states none: a rate, or `links`, the sum of theirs."
     ),
 ]
+WorkloadFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Flows, as JSON lines or Parquet (see `wend plan workload`).")
+]
+Tables = Annotated[
+    str | None,
+    typer.Option(
+        "--from", metavar="DIR", help="Plan for the links and flows of tables that telemetry gave (wend data)."
+    ),
+]
+GoalName = Annotated[str, typer.Option(help="balance, min-usage, min-delay, or blend:B with B the weight of balance.")]
+DefaultDeadline = Annotated[
+    str | None,
+    typer.Option(help="Deadline of flows that state none: 200ms, or 3x the shortest delay of each receiver."),
+]
+ModelFile = Annotated[
+    Path | None,
+    typer.Option("--write-model", metavar="FILE", help="Also write the linear model, for other solvers: .lp or .mps."),
+]
+Ranking = Annotated[str, typer.Option(help="Ranking of candidate paths: bottleneck-disjoint, capacity or rejecting.")]
 PathCount = Annotated[
     str,
     typer.Option("--k", help="The most paths to each receiver; `auto` takes the least with which everything fits."),
@@ -60,23 +80,11 @@ def register(app: typer.Typer) -> None:
 def make(
     context: typer.Context,
     topology: TopologyName = None,
-    workload: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Flows, as JSON lines or Parquet (see `wend plan workload`).")
-    ] = None,
-    tables: Annotated[
-        str | None,
-        typer.Option(
-            "--from", metavar="DIR", help="Plan for the links and flows of tables that telemetry gave (wend data)."
-        ),
-    ] = None,
-    goal: Annotated[
-        str, typer.Option(help="balance, min-usage, min-delay, or blend:B with B the weight of balance.")
-    ] = "balance",
+    workload: WorkloadFile = None,
+    tables: Tables = None,
+    goal: GoalName = "balance",
     k: PathCount = "5",
-    deadline: Annotated[
-        str | None,
-        typer.Option(help="Deadline of flows that state none: 200ms, or 3x the shortest delay of each receiver."),
-    ] = None,
+    deadline: DefaultDeadline = None,
     max_load: MaxLoad = 1.0,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the plan to this folder.")] = None,
     overwrite: Overwrite = False,
@@ -88,15 +96,8 @@ def make(
     survive: Annotated[
         int, typer.Option(min=0, max=1, help="Plan also for the failure of any so many links: 0 or 1.")
     ] = 0,
-    model: Annotated[
-        Path | None,
-        typer.Option(
-            "--write-model", metavar="FILE", help="Also write the linear model, for other solvers: .lp or .mps."
-        ),
-    ] = None,
-    ranking: Annotated[
-        str, typer.Option(help="Ranking of candidate paths: bottleneck-disjoint, capacity or rejecting.")
-    ] = "bottleneck-disjoint",
+    model: ModelFile = None,
+    ranking: Ranking = "bottleneck-disjoint",
     peers: Peers = None,
     degree: Degree = None,
     seed: Seed = None,
@@ -108,16 +109,14 @@ def make(
         raise ConfigError("--from has links and flows: leave --topology and --workload out")
     if tables is None and (topology is None or workload is None):
         raise ConfigError("a plan needs --topology and --workload, or --from (wend plan --help)")
-    from wend.model.flows import parse_deadline
-    from wend.planning.flow_workload import read_workload
+    from wend.model.flows import NO_DEADLINE, parse_deadline
     from wend.planning.model_files import check_model_file
     from wend.planning.models import parse_goal
     from wend.planning.planner import make_plan
 
     objective, most_k = parse_goal(goal), parse_k(k)
-    by_default = None if deadline is None else parse_deadline(deadline, "--deadline")
-    if model is not None:
-        check_model_file(model)
+    by_default = NO_DEADLINE if deadline is None else parse_deadline(deadline, "--deadline")
+    check_model_file(model)
     if out is not None:
         check_out(out, overwrite, str(workload or tables))
     if topology is None:
@@ -126,11 +125,7 @@ def make(
     else:
         overlay = _overlay(topology, peers, degree, seed)
         network = _network(overlay, link_capacity, peer_capacity)
-    flows = (
-        measured_workload(str(tables), network.names) if workload is None else read_workload(workload, network.names)
-    )
-    if by_default is not None:
-        flows = flows.with_deadline(by_default)
+    flows = _flows(workload, tables, network.names).with_deadline(by_default)
     begin = time.perf_counter()
     doing = _working(f"planning {counted(len(flows), 'flow')} on {network.peers} peers", quiet=as_json)
     with stoppable("nothing was written"), doing, compiling():
@@ -238,6 +233,12 @@ def verify(
         output().print(f"sound: {', '.join(counted(*size) for size in sizes)}", markup=False)
     if faults:
         raise typer.Exit(2)
+
+
+def _flows(workload: Path | None, tables: str | None, names: tuple[str, ...]) -> "FlowWorkload":
+    from wend.planning.flow_workload import read_workload
+
+    return measured_workload(str(tables), names) if workload is None else read_workload(workload, names)
 
 
 def _overlay(topology: str, peers: int | None, degree: int | None, seed: int | None) -> "Overlay":
