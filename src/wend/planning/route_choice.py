@@ -100,7 +100,7 @@ def candidates(
     graphs = delivery_graphs(network, workload, k, find)
     single = chosen(graphs, graphs.of_flow[:-1])
     if running is not None:
-        graphs = _union(graphs, running)
+        graphs = union(graphs, running)
     if np.isfinite(workload.deadline).any():
         for waits in (False, True):
             delays = graph_delays(network, workload, graphs.of_flow, graphs.ptr, graphs.arcs)
@@ -125,7 +125,7 @@ def used_of(graphs: DeliveryGraphs, shares: Floats) -> Allocation:
 # ---------------------------------------------------------------- a running plan
 
 
-def _union(graphs: DeliveryGraphs, running: RunningGraphs) -> DeliveryGraphs:
+def union(graphs: DeliveryGraphs, running: RunningGraphs) -> DeliveryGraphs:
     """The candidates of each flow, and after them its graphs of the running plan that are not among them."""
     arcs: list[Ints] = []
     levels: list[int] = []
