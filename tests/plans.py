@@ -45,6 +45,7 @@ def plan_of(peers: int, links: Iterable[tuple[int, int]], *flows: Flow, honest: 
             "rate_msgs": rates,
             "rate_bps": 0 * rates,
             "weight": np.ones(len(flows)),
+            **{column: np.full(len(flows), np.inf) for column in ("deadline_s", "deadline_factor")},
         },
         "graphs": {
             "graph": np.arange(len(graphs), dtype=np.int32),

@@ -111,6 +111,20 @@ def test_the_watch_plans_again_when_something_changed_and_says_why(
     assert not look(tmp_path, capsys)["replanned"]
 
 
+def test_the_watch_moves_few_flows_and_takes_the_most_valuable_part(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "tables", links=LINKS, flows=FLOWS)
+    look(tmp_path, capsys)
+    write(tmp_path / "tables", links=LINKS, flows=[*FLOWS, flow(2, [3], 3.0)])
+    more = look(tmp_path, capsys)
+    assert more["moved"]["flows"] <= 1 and more["moved"]["common"] == 2 and "of 2 flows move" in more["sentence"]
+    write(tmp_path / "tables", links=LINKS, flows=[flow(0, [2], 40.0), FLOWS[1]])
+    part = look(tmp_path, capsys)
+    assert 0 < part["partial"] < 1 and "not everything fits" in part["sentence"]
+    assert read_plan(tmp_path / "plan").head.partial
+
+
 def test_a_plan_that_is_rolled_back_is_not_written_and_not_pushed_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

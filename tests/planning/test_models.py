@@ -15,7 +15,7 @@ from wend.planning import partial_plan as partial
 from wend.planning.delivery_graphs import DeliveryGraphs, delivery_graphs
 from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import MESSAGES, Flow, FlowWorkload, workload_of
-from wend.planning.models import Goal, balance, blend, least_usage, parse_goal, solve
+from wend.planning.models import Goal, balance, least_usage, parse_goal, solve
 from wend.planning.partial_plan import most_valuable, undelivered, undelivered_at_least
 from wend.planning.problem import Problem, problem_of
 from wend.topology.graph import Overlay, OverlayLink
@@ -78,7 +78,7 @@ def test_raw_and_reduced_optima_agree(start: int) -> None:
         assert least_usage(problem, limit=best.y * 0.99) is None
         assert reference(problem, 1.0, 0.0, best.y * 0.99) is None
         roomy = problem._replace(capacity=problem.capacity * best.y * 1.1)
-        mixed, raw = blend(roomy, 0.3), blend(roomy, 0.3, reduced=False)
+        mixed, raw = solve(roomy, Goal("blend", 0.3)), solve(roomy, Goal("blend", 0.3), reduced=False)
         assert mixed is not None and raw is not None
         single = roomy.first()
         y, usage = float((roomy.loads(single) / roomy.capacity).max()), roomy.usage(single)
@@ -147,7 +147,10 @@ def test_a_limit_of_zero_is_a_limit() -> None:
         assert found is not None
         assert (found.y, found.shares.tolist()) == (0.0, [1.0, 0.0])
         assert least_usage(problem_of(network, made, delivery_graphs(network, made, 1)), limit=0.0, reduced=reduced)
-    loaded = problem._replace(of_flow=np.array([0, 1]), ptr=problem.ptr[1:], hops=problem.hops[1:])
+    loaded = problem._replace(
+        of_flow=np.array([0, 1]), ptr=problem.ptr[1:], hops=problem.hops[1:], delay=problem.delay[1:],
+        moved=problem.moved[1:],
+    )  # fmt: skip
     assert least_usage(loaded, limit=0.0, reduced=False) is None
 
 
@@ -155,7 +158,7 @@ def test_a_limit_of_zero_is_a_limit() -> None:
 def test_a_blend_needs_no_load_on_single_paths(weight: float, direct: float) -> None:
     """Usage in units of 2 x 20 msg/s, y as it is: the direct path saves (1 - b) / 2 and costs b / 2."""
     network, made = bypass(20.0)
-    found = blend(problem_of(network, made, delivery_graphs(network, made, 2)), weight)
+    found = solve(problem_of(network, made, delivery_graphs(network, made, 2)), Goal("blend", weight))
     assert found is not None
     assert found.shares[1] == direct
 
@@ -164,7 +167,7 @@ def test_a_blend_of_zero_loads_is_made() -> None:
     """Capacities in bit/s, and messages without a size."""
     made = Overlay(3, [OverlayLink(0, 1, 1), OverlayLink(0, 2, 10), OverlayLink(1, 2, 1)])
     network, flows = FlowNetwork(made, link=Rate(1e7, bits=True)), workload_of([Flow(0, [2], 10.0)], made.names)
-    found = blend(problem_of(network, flows, delivery_graphs(network, flows, 2)), 0.5)
+    found = solve(problem_of(network, flows, delivery_graphs(network, flows, 2)), Goal("blend", 0.5))
     assert found is not None
     assert (found.y, found.usage) == (0.0, 0.0)
 
@@ -308,7 +311,7 @@ def test_goals_survive_their_text(text: str, goal: Goal) -> None:
 
 @pytest.mark.parametrize("text", ["best", "blend", "blend:", "blend:2", "blend:-0.1", "blend:nan", ""])
 def test_other_goals_are_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="the goal must be min-usage, balance or blend:B"):
+    with pytest.raises(ConfigError, match="the goal must be min-usage, min-delay, balance or blend:B"):
         parse_goal(text)
 
 

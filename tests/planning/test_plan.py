@@ -20,7 +20,7 @@ from wend.model.errors import ConfigError
 from wend.model.forwarding import read_forwarding
 from wend.model.plan import TABLES, Plan, fingerprint, read_plan
 from wend.model.rates import Rate
-from wend.planning import planner as make
+from wend.planning import route_choice
 from wend.planning.arrays import TOLERANCE, tidy
 from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import Flow, workload_of
@@ -440,9 +440,9 @@ def test_a_plan_with_an_overload_is_not_made(monkeypatch: pytest.MonkeyPatch) ->
     network = butterfly()
     made = workload_of([Flow(0, [6], 30)], network.names)
 
-    def rounded(problem: Problem, goal: Goal) -> Solution:
+    def rounded(problem: Problem, goal: Goal, **limits: float) -> Solution:
         return Solution(problem.first(), 1.0, 0.0, 0)
 
-    monkeypatch.setattr(make, "solve", rounded)
+    monkeypatch.setattr(route_choice, "solve", rounded)
     with pytest.raises(ConfigError, match=r"loads a link or peer to 1\.5 times its capacity"):
         make_plan(network, made, parse_goal("balance"), 3)

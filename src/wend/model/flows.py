@@ -7,7 +7,10 @@ name, numbers are names; otherwise a number is an index in the topology, counted
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from math import inf
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,6 +18,7 @@ from wend.model.error_text import reworded, unreadable
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.rates import BITS_PER_BYTE, parse_rate
+from wend.model.units import SECOND, parse_duration
 
 _TWICE = "two peers are called {0!r}"
 _NUMERAL = re.compile(r"-?[0-9]{1,18}")
@@ -30,12 +34,25 @@ class Flow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     size_bytes: float = 0.0
     weight: float = 1.0
     """The value of a delivered message, for plans in which not all messages fit."""
+    deadline: str | None = None
+    """`200ms`, or `3x` for three times the shortest delay of each receiver."""
     deadline_ns: int | None = None
-    """The shortest deadline of its receivers, if it is known. Plans do not use it."""
+    """The shortest deadline of its receivers, if it was measured. If both are given, both hold."""
     events: int | None = None
     """How many events were seen, if the flow was measured."""
     sample: float | None = None
     """The share of all events that were looked at, if the flow was measured."""
+
+
+class Deadline(NamedTuple):
+    """The deadline of a flow's receivers; if both limits are finite, both hold."""
+
+    delay_s: float = inf
+    factor: float = inf
+    """As a multiple of the shortest delay of each receiver."""
+
+
+NO_DEADLINE = Deadline()
 
 
 class Demand(msgspec.Struct, frozen=True, gc=False):
@@ -47,6 +64,7 @@ class Demand(msgspec.Struct, frozen=True, gc=False):
     rate_msgs: float
     size_bytes: float
     weight: float
+    deadline: Deadline
 
     @property
     def rate_bps(self) -> float:
@@ -69,7 +87,26 @@ def demands(flows: Iterable[Flow], names: Sequence[str], where: str) -> Iterator
         if rate.bits and not bits:
             raise ConfigError(f"{what}: a rate in bits needs size_bytes, the size of the messages")
         messages = rate.value / bits if rate.bits else rate.value
-        yield Demand(publisher, receivers, messages, flow.size_bytes, flow.weight)
+        deadline = NO_DEADLINE if flow.deadline is None else parse_deadline(flow.deadline, f"{what}: deadline")
+        if flow.deadline_ns is not None and flow.deadline_ns > 0:
+            deadline = deadline._replace(delay_s=min(deadline.delay_s, flow.deadline_ns / SECOND))
+        yield Demand(publisher, receivers, messages, flow.size_bytes, flow.weight, deadline)
+
+
+def parse_deadline(text: str, what: str) -> Deadline:
+    """Parse `200ms` or `3x`."""
+    if not text.endswith("x"):
+        try:
+            delay_ns = parse_duration(text)
+        except ConfigError as error:
+            raise ConfigError(f"{what}: {error}") from None
+        if delay_ns > 0:
+            return Deadline(delay_s=delay_ns / SECOND)
+        raise ConfigError(f"{what} must be above 0, got {text}")
+    with suppress(ValueError):
+        if 1 <= float(text[:-1]) < inf:
+            return Deadline(factor=float(text[:-1]))
+    raise ConfigError(f"{what} must be a duration, or a multiple of the shortest delay from 1x on, got {text!r}")
 
 
 def known_peers(names: Sequence[str]) -> dict[int | str, PeerId]:

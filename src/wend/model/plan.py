@@ -3,7 +3,7 @@
     plan.json        header: version, fingerprint of the topology, goal, metrics
     peers.parquet    each peer: name, capacity, load before and after, position in drawings
     arcs.parquet     each direction of each link: delay, capacity, load before and after
-    flows.parquet    each flow: publisher, receivers, rate, weight
+    flows.parquet    each flow: publisher, receivers, rate, weight, deadline (infinite if there is none)
     graphs.parquet   each delivery graph in use: its flow, and its share of the flow
     hops.parquet     forwarding: peer, graph, next hop; sorted, so that a peer finds its own rows fast
     failures.parquet each link whose failure the plan survives, and the highest load after it
@@ -46,7 +46,7 @@ TABLES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "flows": (
         ("flow", "i"), ("publisher", "i"), ("receivers", "l"),
-        ("rate_msgs", "d"), ("rate_bps", "d"), ("weight", "d"),
+        ("rate_msgs", "d"), ("rate_bps", "d"), ("weight", "d"), ("deadline_s", "d"), ("deadline_factor", "d"),
     ),
     "graphs": (("graph", "i"), ("flow", "i"), ("share", "d"), ("level", "i")),
     "hops": (("peer", "i"), ("graph", "i"), ("next", "i")),
@@ -56,8 +56,8 @@ TABLES: dict[str, tuple[tuple[str, str], ...]] = {
 
 FILES = (*(f"{name}.parquet" for name in TABLES), "plan.json", "plan.svg")
 """The files of a plan's folder. The drawing is added later."""
-DRAWN = {"x", "y"}
-"""The columns of peers that a plan may lack."""
+OPTIONAL = {"peers": {"x": np.nan, "y": np.nan}, "flows": {"deadline_s": np.inf, "deadline_factor": np.inf}}
+"""The columns that a table may lack, and what they hold then."""
 Columns = dict[str, Any]
 """Arrays by name. A list column `x` is two arrays, `x` (flat) and `x_ptr`."""
 
@@ -98,6 +98,13 @@ class PlanHeader(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     value: float
     """Deliveries per second times their weights, out of `whole_value`."""
     whole_value: float
+    delay_ms: float = 0.0
+    """The mean delay of deliveries on idle links."""
+    delay_ms_single: float = 0.0
+    late: int = 0
+    """The number of receivers of flows that miss their deadline even on idle links."""
+    max_load: float = 1.0
+    """The highest utilisation that the plan was allowed."""
 
 
 class _Versioned(msgspec.Struct):
@@ -132,6 +139,8 @@ class Plan:
         digest = hashlib.sha256(self.head.topology.encode())
         for name in ("flows", "graphs", "hops", "failures", "backups"):
             for column, kind in TABLES[name]:
+                if column in OPTIONAL.get(name, ()):
+                    continue  # the routes are the same
                 values = self.tables[name][column]
                 digest.update(np.ascontiguousarray(values, dtype={"l": "i"}.get(kind, kind)).tobytes())
         return int.from_bytes(digest.digest()[:4], "big")
@@ -143,6 +152,8 @@ class Plan:
         for name, columns in TABLES.items():
             for column, kind in columns:
                 values = self.tables[name][column]
+                if name == "flows" and column in OPTIONAL[name] and np.isinf(values).all():
+                    continue  # the hash of a plan without deadlines, which may lack the column
                 if kind == "s":
                     digest.update(msgspec.json.encode(values))
                     continue
@@ -250,7 +261,7 @@ def _check_schema(folder: Path, name: str, schema: Any, content: str) -> None:
     path = folder / f"{name}.parquet"
     if (schema.metadata or {}).get(_CONTENT, b"").decode("utf-8", "replace") != content:
         raise ConfigError(f"{folder} is not one plan: plan.json and {path.name} belong to different plans")
-    if why := misfit(schema, _schema(name), may_lack=DRAWN if name == "peers" else ()):
+    if why := misfit(schema, _schema(name), may_lack=set(OPTIONAL.get(name, ()))):
         raise ConfigError(f"{path}: {why}")
 
 
@@ -282,9 +293,9 @@ def _read(folder: Path, name: str, content: str) -> Columns:
         raise ConfigError(f"{folder} is not a complete plan: cannot read {path.name}: {why}") from None
     except arrow.ArrowException:
         raise ConfigError(f"{path} is not a Parquet file, or it is truncated") from None
-    if name == "peers":
-        for axis in sorted(DRAWN.difference(table.column_names)):  # only drawings need them
-            table = table.append_column(axis, arrow.array(np.full(len(table), np.nan)))
+    for column, value in OPTIONAL.get(name, {}).items():
+        if column not in table.column_names:
+            table = table.append_column(column, arrow.array(np.full(len(table), value)))
     columns: Columns = {}
     for column, kind in TABLES[name]:
         values = table.column(column).combine_chunks()

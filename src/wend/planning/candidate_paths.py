@@ -35,13 +35,43 @@ class CandidatePaths(NamedTuple):
     arcs: Ints
 
 
-def paths_from(graph: CsrGraph, source: int, receivers: Ints, k: int, *, spare_ends: bool = False) -> CandidatePaths:
-    """Up to k bottleneck-disjoint paths to each receiver; none if it is unreachable."""
+def paths_from(
+    graph: CsrGraph,
+    source: int,
+    receivers: Ints,
+    k: int,
+    *,
+    spare_ends: bool = False,
+    after: CandidatePaths | None = None,
+) -> CandidatePaths:
+    """Up to k bottleneck-disjoint paths to each receiver; none if it is unreachable. `after` are those of a smaller k,
+    which are not searched again."""
     if k < 1:
         raise ConfigError(f"k must be at least 1, got {k}")
     targets = np.asarray(receivers, dtype=np.int32)
-    first, ptr, arcs = _search(*graph, source, targets, k, spare_ends)
+    if after is None:
+        none = np.zeros(0, dtype=np.int32)
+        after = CandidatePaths(targets, np.zeros(len(targets) + 1, dtype=np.int32), np.zeros(1, dtype=np.int32), none)
+    first, ptr, arcs = _search(*graph, source, targets, k, spare_ends, after.first, after.ptr, after.arcs)
     return CandidatePaths(targets, first, ptr, arcs)
+
+
+class PathSearch:
+    """The search for the paths of each publisher with a growing k. It continues where it stopped."""
+
+    def __init__(self) -> None:
+        self._paths: dict[int, CandidatePaths] = {}
+
+    def __call__(self, graph: CsrGraph, source: int, receivers: Ints, k: int) -> CandidatePaths:
+        self._paths[source] = paths_from(graph, source, receivers, k, after=self._paths.get(source))
+        return self._paths[source]
+
+
+def shortest_delays(graph: CsrGraph, source: int) -> Longs:
+    """The shortest delay from the source to each peer, in nanoseconds; `FAR` if it is unreachable."""
+    room = len(graph.head) + 2
+    keys, nodes = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int32)
+    return np.asarray(_distances(graph.ptr, graph.head, graph.delay, source, keys, nodes), dtype=np.int64)
 
 
 @compiled
@@ -215,7 +245,7 @@ def _follow(
 @compiled
 def _search(
     ptr: Ints, tail: Ints, head: Ints, back: Ints, delay: Longs, width: Floats,
-    source: int, receivers: Ints, k: int, spare_ends: bool,
+    source: int, receivers: Ints, k: int, spare_ends: bool, earlier_first: Ints, earlier_ptr: Ints, earlier_arcs: Ints,
 ) -> tuple[Ints, Ints, Ints]:  # fmt: skip
     nodes = len(ptr) - 1
     keys = np.empty(len(head) + 2, dtype=np.int64)
@@ -237,6 +267,7 @@ def _search(
         if target != source and distance[target] < FAR:
             length = _tree_path(tail, into, source, target, path)
         number = 0
+        earlier = earlier_first[r]
         while length:
             arcs = with_room(arcs, used, length)
             for i in range(length):
@@ -247,6 +278,13 @@ def _search(
             number += 1
             if number == k or not _ban(ptr, head, back, width, path, length, banned, r, spare_ends):
                 break
+            earlier += 1
+            if earlier < earlier_first[r + 1]:
+                begin = earlier_ptr[earlier]
+                length = earlier_ptr[earlier + 1] - begin
+                for i in range(length):
+                    path[i] = earlier_arcs[begin + i]
+                continue
             search += 1
             length = 0
             if _search_back(

@@ -7,6 +7,11 @@ tree every peer but the publisher receives the message once: a peer copies it wh
 counts once.
 
 A receiver with fewer than k paths contributes its last one, so every delivery graph reaches all receivers.
+
+If a flow has a deadline, the paths of a receiver that take longer do not count; if all do, its first one counts. A path
+that would join the tree too late gives way to another one. After the shortest-path tree come two trees of the first
+paths in time, so a flow has up to 2k + 1 trees. Only those that are late for the fewest receivers are candidates
+(`in_time`). If none meets the deadline of a receiver, that receiver excludes no tree.
 """
 
 from collections.abc import Callable
@@ -16,10 +21,11 @@ import numpy as np
 
 from wend.model.compiled import compiled
 from wend.model.errors import ConfigError
-from wend.planning.arrays import Ints, Longs, offsets, owners
+from wend.planning.arrays import Flags, Floats, Ints, Longs, offsets, owners
 from wend.planning.candidate_paths import CandidatePaths, paths_from, with_room
 from wend.planning.flow_network import CsrGraph, FlowNetwork
 from wend.planning.flow_workload import FlowWorkload
+from wend.planning.graph_delays import arc_times, bits_of, fill_times, receiver_limits
 from wend.topology.heap import Number
 
 Find = Callable[[CsrGraph, int, Ints, int], CandidatePaths]
@@ -36,18 +42,25 @@ class DeliveryGraphs(NamedTuple):
 
 
 def delivery_graphs(network: FlowNetwork, workload: FlowWorkload, k: int, find: Find = paths_from) -> DeliveryGraphs:
-    """Up to 2k - 1 different trees for each flow, the shortest-path tree first."""
+    """Up to 2k - 1 different trees for each flow, the shortest-path tree first; with a deadline, up to 2k + 1."""
+    limits = receiver_limits(network, workload)
     order = np.argsort(workload.publisher, kind="stable")
     counts = np.zeros(len(workload), dtype=np.int64)
     pieces: list[tuple[Ints, Ints, Ints, Ints]] = []
     for group in np.split(order, np.flatnonzero(np.diff(workload.publisher[order])) + 1):
-        pieces.append(_of_publisher(network, workload, group, k, find))
+        pieces.append(_of_publisher(network, workload, group, k, find, limits))
         counts[group] = pieces[-1][0]
     return _assemble(workload, order, counts, pieces)
 
 
+def in_time(graphs: DeliveryGraphs, late: Ints) -> Flags:
+    """Whether each graph is late for as few receivers as any graph of its flow."""
+    least = np.minimum.reduceat(late, graphs.of_flow[:-1])
+    return np.asarray(late == least[owners(graphs.of_flow)], dtype=np.bool_)
+
+
 def _of_publisher(
-    network: FlowNetwork, workload: FlowWorkload, group: Longs, k: int, find: Find
+    network: FlowNetwork, workload: FlowWorkload, group: Longs, k: int, find: Find, limits: Floats | None
 ) -> tuple[Ints, Ints, Ints, Ints]:
     source = int(workload.publisher[group[0]])
     spans = [workload.of(int(f)) for f in group]
@@ -61,9 +74,17 @@ def _of_publisher(
     near = _nearest_first(network.graph, paths)
     places = np.full(network.peers, -1, dtype=np.int32)
     places[receivers[near]] = np.arange(len(near), dtype=np.int32)
-    ranked = np.sort(places[np.concatenate(spans)] + owners(ptr) * network.peers)
-    members = near[ranked % network.peers].astype(np.int32)
-    return _trees(network.graph.head, source, paths.first, paths.ptr, paths.arcs, ptr, members, k)
+    ranks = places[np.concatenate(spans)] + owners(ptr) * network.peers
+    order = np.argsort(ranks, kind="stable")
+    members = near[ranks[order] % network.peers].astype(np.int32)
+    if limits is None:
+        longest = np.full(len(members), np.inf)
+    else:
+        longest = np.concatenate([limits[workload.ptr[f] : workload.ptr[f + 1]] for f in group])[order]
+    return _trees(
+        network.graph.tail, network.graph.head, source, paths.first, paths.ptr, paths.arcs, ptr, members, longest,
+        *arc_times(network), bits_of(workload)[group], k,
+    )  # fmt: skip
 
 
 def _nearest_first(graph: CsrGraph, paths: CandidatePaths) -> Longs:
@@ -74,26 +95,73 @@ def _nearest_first(graph: CsrGraph, paths: CandidatePaths) -> Longs:
 
 
 @compiled
+def _in_turn(first: int, last: int, level: int, path_ptr: Ints, path_arcs: Ints, times: Floats, limit: float) -> int:
+    """The path of this level among the paths `first` to `last` that are in time. If there are fewer, the last of them;
+    if there is none, the first path."""
+    chosen, count = first, 0
+    for p in range(first, last):
+        total = 0.0
+        for j in range(path_ptr[p], path_ptr[p + 1]):
+            total += times[path_arcs[j]]
+        if total <= limit:
+            chosen = p
+            count += 1
+            if count > level:
+                break
+    return chosen
+
+
+@compiled
+def _joint(p: int, path_ptr: Ints, path_arcs: Ints, head: Ints, in_tree: Longs, stamp: Number) -> int:
+    """Where a path leaves the tree for the last time."""
+    join = path_ptr[p + 1]
+    while join > path_ptr[p] and in_tree[head[path_arcs[join - 1]]] != stamp:
+        join -= 1
+    return int(join)
+
+
+@compiled
+def _arrival(
+    p: int, join: int, path_ptr: Ints, path_arcs: Ints, tail: Ints, times: Floats, arrival: Floats
+) -> float:  # fmt: skip
+    """When a message reaches the end of a path that joins the tree there."""
+    if join == path_ptr[p + 1]:
+        return 0.0  # the receiver is in the tree already
+    total = arrival[tail[path_arcs[join]]]
+    for j in range(join, path_ptr[p + 1]):
+        total += times[path_arcs[j]]
+    return float(total)
+
+
+@compiled
 def _add_tree(
-    head: Ints, first: Ints, path_ptr: Ints, path_arcs: Ints, members: Ints, begin: int, end: int,
-    level: int, far_first: bool, in_tree: Longs, stamp: Number, arcs: Ints, used: int,
+    tail: Ints, head: Ints, first: Ints, path_ptr: Ints, path_arcs: Ints, members: Ints, limits: Floats, begin: int,
+    end: int, level: int, far_first: bool, in_tree: Longs, stamp: Number, times: Floats, arrival: Floats, arcs: Ints,
+    used: int,
 ) -> tuple[int, bool]:  # fmt: skip
     """Append the tree of one union of paths to `arcs`. Returns the number of arcs in use, and whether a receiver has a
     path of this level."""
     is_new = False
     for i in range(begin, end):
-        r = members[begin + end - 1 - i] if far_first else members[i]
+        member = begin + end - 1 - i if far_first else i
+        r, limit = members[member], limits[member]
         paths = first[r + 1] - first[r]
         if level < paths:
             is_new = True
         p = first[r] + min(level, paths - 1)
-        last = path_ptr[p + 1]
-        join = last
-        while join > path_ptr[p] and in_tree[head[path_arcs[join - 1]]] != stamp:
-            join -= 1
-        for j in range(join, last):
+        if limit < np.inf:
+            p = _in_turn(first[r], first[r + 1], level, path_ptr, path_arcs, times, limit)
+        join = _joint(p, path_ptr, path_arcs, head, in_tree, stamp)
+        if limit < np.inf and _arrival(p, join, path_ptr, path_arcs, tail, times, arrival) > limit:
+            for q in range(first[r], first[r + 1]):
+                other = _joint(q, path_ptr, path_arcs, head, in_tree, stamp)
+                if _arrival(q, other, path_ptr, path_arcs, tail, times, arrival) <= limit:
+                    p, join = q, other
+                    break
+        for j in range(join, path_ptr[p + 1]):
             arcs[used] = path_arcs[j]
             in_tree[head[path_arcs[j]]] = stamp
+            arrival[head[path_arcs[j]]] = arrival[tail[path_arcs[j]]] + times[path_arcs[j]]
             used += 1
     return used, is_new
 
@@ -120,29 +188,40 @@ def _is_known(
 
 @compiled
 def _trees(
-    head: Ints, source: int, first: Ints, path_ptr: Ints, path_arcs: Ints, ptr: Longs, members: Ints, k: int
-) -> tuple[Ints, Ints, Ints, Ints]:
+    tail: Ints, head: Ints, source: int, first: Ints, path_ptr: Ints, path_arcs: Ints, ptr: Longs, members: Ints,
+    limits: Floats, travel: Floats, link: Floats, peer: Floats, bits: Floats, k: int,
+) -> tuple[Ints, Ints, Ints, Ints]:  # fmt: skip
     """For each flow the number of its graphs; for each graph its length and level; and all arcs."""
     flows = len(ptr) - 1
     counts = np.zeros(flows, dtype=np.int32)
-    lengths = np.empty(flows * (2 * k - 1), dtype=np.int32)
-    levels = np.empty(flows * (2 * k - 1), dtype=np.int32)
+    lengths = np.empty(flows * (2 * k + 1), dtype=np.int32)
+    levels = np.empty(flows * (2 * k + 1), dtype=np.int32)
     arcs = np.empty(max(len(members) * k, 16), dtype=np.int32)
     peers = np.max(head) + 1
     in_tree = np.full(peers, -1, dtype=np.int64)
     mark = np.full(len(head), -1, dtype=np.int64)
+    arrival = np.zeros(peers)
+    times = np.zeros(len(head))
+    no_limits = np.full(len(members), np.inf)
     used, graphs = 0, 0
     for f in range(flows):
-        for turn in range(2 * k - 1):
-            level = (turn + 1) // 2
+        is_limited = False
+        for i in range(ptr[f], ptr[f + 1]):
+            is_limited = is_limited or limits[i] < np.inf
+        if is_limited:
+            fill_times(travel, link, peer, bits[f], times)
+        extra = 2 if is_limited else 0
+        for turn in range(2 * k - 1 + extra):
+            level = (turn + 1 - extra) // 2 if turn else 0
             far_first = turn > 0 and turn % 2 == 0
             arcs = with_room(arcs, used, peers)
-            stamp = np.int64(f) * (2 * k) + turn
+            stamp = np.int64(f) * (2 * k + 2) + turn
             in_tree[source] = stamp
+            arrival[source] = 0.0
             start = used
             used, is_new = _add_tree(
-                head, first, path_ptr, path_arcs, members, ptr[f], ptr[f + 1], level, far_first, in_tree, stamp, arcs,
-                used,
+                tail, head, first, path_ptr, path_arcs, members, limits if turn else no_limits, ptr[f], ptr[f + 1],
+                level, far_first, in_tree, stamp, times, arrival, arcs, used,
             )  # fmt: skip
             if turn > 0 and not is_new:
                 used = start
@@ -172,11 +251,12 @@ def _assemble(
     begin[order] = offsets(counts[order])[:-1]
     source = np.repeat(begin - of_flow[:-1], counts) + np.arange(of_flow[-1])
     ptr = offsets(lengths[source])
-    return DeliveryGraphs(of_flow, ptr, _gather(starts, arcs, source, ptr), levels[source])
+    return DeliveryGraphs(of_flow, ptr, gather(starts, arcs, source, ptr), levels[source])
 
 
 @compiled
-def _gather(starts: Longs, arcs: Ints, source: Longs, ptr: Longs) -> Ints:
+def gather(starts: Longs, arcs: Ints, source: Longs, ptr: Longs) -> Ints:
+    """The arcs of some graphs, one after the other."""
     out = np.empty(ptr[-1], dtype=np.int32)
     for g in range(len(source)):
         begin = starts[source[g]]
@@ -189,7 +269,7 @@ def chosen(graphs: DeliveryGraphs, numbers: Longs) -> DeliveryGraphs:
     """The graphs with these numbers, which ascend."""
     of_flow = np.searchsorted(numbers, graphs.of_flow).astype(np.int64)
     ptr = offsets(np.diff(graphs.ptr)[numbers])
-    return DeliveryGraphs(of_flow, ptr, _gather(graphs.ptr, graphs.arcs, numbers, ptr), graphs.level[numbers])
+    return DeliveryGraphs(of_flow, ptr, gather(graphs.ptr, graphs.arcs, numbers, ptr), graphs.level[numbers])
 
 
 def up_to(graphs: DeliveryGraphs, k: int) -> DeliveryGraphs:

@@ -14,7 +14,7 @@ import numpy as np
 
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
-from wend.planning.arrays import Flags, Floats, Longs, offsets, owners
+from wend.planning.arrays import Floats, Longs, offsets, owners
 from wend.planning.delivery_graphs import DeliveryGraphs, Find, chosen, delivery_graphs
 from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import FlowWorkload
@@ -105,17 +105,7 @@ def _still_connected(left: FlowNetwork, workload: FlowWorkload, a: PeerId, b: Pe
     whose = owners(workload.ptr)
     kept = side[workload.receivers] == side[workload.publisher[whose]]
     flows = np.unique(whose[kept])
-    return flows, _some_flows(workload, flows, kept)
-
-
-def _some_flows(workload: FlowWorkload, flows: Longs, kept: Flags | None = None) -> FlowWorkload:
-    """Some flows of a workload, with all receivers or with those that are kept."""
-    whose = owners(workload.ptr)
-    mine = np.isin(whose, flows) if kept is None else np.isin(whose, flows) & kept
-    ptr = offsets(np.bincount(whose[mine], minlength=len(workload))[flows])
-    return FlowWorkload(
-        workload.publisher[flows], ptr, workload.receivers[mine], workload.demand[:, flows], workload.weight[flows]
-    )
+    return flows, workload.some(flows, kept)
 
 
 def _routes(
@@ -142,11 +132,11 @@ def _local(
     unmoved = chosen(graphs, np.flatnonzero(np.isin(of, stay)))
     of_stay = offsets(np.diff(graphs.of_flow)[stay])
     some = unmoved._replace(of_flow=of_stay, arcs=back[unmoved.arcs].astype(np.int32))
-    base = problem_of(failure.network, _some_flows(workload, stay), some).loads(shares[np.isin(of, stay)])
+    base = problem_of(failure.network, workload.some(stay), some).loads(shares[np.isin(of, stay)])
     mine = np.flatnonzero(np.isin(failure.flows, moved))
     picked = chosen(failure.graphs, np.flatnonzero(np.isin(owners(failure.graphs.of_flow), mine)))
     candidates = picked._replace(of_flow=offsets(np.diff(failure.graphs.of_flow)[mine]))
-    problem = problem_of(failure.network, _some_flows(failure.workload, mine), candidates)._replace(base=base)
+    problem = problem_of(failure.network, failure.workload.some(mine), candidates)._replace(base=base)
     limit = highest * (1 + TIGHT)
     if not len(mine):
         load = float((base / problem.capacity).max(initial=0.0))

@@ -90,6 +90,12 @@ class FlowNetwork:
         )
         return left, arcs
 
+    def scaled(self, factor: float) -> "FlowNetwork":
+        """The network with a share of all capacities."""
+        smaller = copy(self)
+        smaller.arc_capacity, smaller.peer_capacity = self.arc_capacity * factor, self.peer_capacity * factor
+        return smaller
+
     def _links(self, link: Rate | None) -> Floats:
         stated = np.array([(e.capacity_msgs, e.capacity_bps) for e in self.overlay.links], dtype=float).reshape(-1, 2).T
         if link is not None:

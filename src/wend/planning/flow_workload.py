@@ -1,22 +1,25 @@
-"""Workloads: flows from a publisher to its receivers, with a rate, a size and a weight.
+"""Workloads: flows from a publisher to its receivers, with a rate, a size, a weight and a deadline.
 
 A flow is everything that one publisher sends to one set of receivers (thesis, definition 3.1). So input flows with the
-same publisher and receivers are merged, and their rates add up. Flows are columns, not objects: a workload of ten
-thousand messages has six million receivers.
+same publisher and receivers are merged: their rates add up, and the shortest deadline holds. Flows are columns, not
+objects: a workload of ten thousand messages has six million receivers.
 """
 
 import json
 from collections.abc import Iterable, Sequence
+from math import inf
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
-from wend.model.flows import Flow, demands, read_flows, told_apart
+from wend.model.flows import NO_DEADLINE, Deadline, Flow, demands, read_flows, told_apart
 from wend.model.randomness import stream
 from wend.model.rates import BITS_PER_BYTE
-from wend.planning.arrays import Floats, Ints, Longs, offsets
+from wend.model.units import SECOND
+from wend.planning.arrays import Flags, Floats, Ints, Longs, offsets, owners
 
 MESSAGES, BITS = 0, 1
 """The units of a demand: the rows of `FlowWorkload.demand`."""
@@ -25,13 +28,23 @@ MESSAGES, BITS = 0, 1
 class FlowWorkload:
     """Merged flows. The receivers of flow `f` are `receivers[ptr[f]:ptr[f + 1]]`, ascending, without its publisher."""
 
-    def __init__(self, publisher: Ints, ptr: Longs, receivers: Ints, demand: Floats, weight: Floats) -> None:
+    def __init__(
+        self,
+        publisher: Ints,
+        ptr: Longs,
+        receivers: Ints,
+        demand: Floats,
+        weight: Floats,
+        deadline: Floats | None = None,
+    ) -> None:
         self.publisher = publisher
         self.ptr = ptr
         self.receivers = receivers
         self.demand = demand
         """By unit (messages/s, bit/s) and flow."""
         self.weight = weight
+        self.deadline = np.full((2, len(publisher)), inf) if deadline is None else deadline
+        """By kind (seconds, multiple of each receiver's shortest delay) and flow; infinite if there is none."""
         self.unwanted = 0
         """The number of input flows whose only receiver is their own publisher. They need no plan."""
 
@@ -41,6 +54,24 @@ class FlowWorkload:
     def of(self, flow: int) -> Ints:
         """The receivers of a flow."""
         return self.receivers[self.ptr[flow] : self.ptr[flow + 1]]
+
+    def some(self, flows: Longs, kept: Flags | None = None) -> "FlowWorkload":
+        """Some flows, with all receivers or with those that are kept."""
+        whose = owners(self.ptr)
+        mine = np.isin(whose, flows) if kept is None else np.isin(whose, flows) & kept
+        ptr = offsets(np.bincount(whose[mine], minlength=len(self))[flows])
+        return FlowWorkload(
+            self.publisher[flows], ptr, self.receivers[mine], self.demand[:, flows], self.weight[flows],
+            self.deadline[:, flows],
+        )  # fmt: skip
+
+    def with_deadline(self, deadline: Deadline) -> "FlowWorkload":
+        """The same flows. Those without a deadline have this one."""
+        has_none = np.isinf(self.deadline).all(axis=0)
+        deadlines = np.where(has_none, np.array(deadline)[:, None], self.deadline)
+        workload = FlowWorkload(self.publisher, self.ptr, self.receivers, self.demand, self.weight, deadlines)
+        workload.unwanted = self.unwanted
+        return workload
 
     def deliveries(self) -> float:
         """Deliveries per second."""
@@ -55,9 +86,18 @@ class WorkloadBuilder:
         self._publishers: list[int] = []
         self._receivers: list[Ints] = []
         self._totals: list[list[float]] = []
+        self._deadlines: list[Deadline] = []
         self._unwanted = 0
 
-    def add(self, publisher: PeerId, receivers: Sequence[int] | Ints, rate: float, bits: float, weight: float) -> None:
+    def add(
+        self,
+        publisher: PeerId,
+        receivers: Sequence[int] | Ints,
+        rate: float,
+        bits: float,
+        weight: float,
+        deadline: Deadline = NO_DEADLINE,
+    ) -> None:
         distinct = np.unique(np.asarray(receivers, dtype=np.int32))
         distinct = distinct[distinct != publisher]
         if not len(distinct):
@@ -69,18 +109,22 @@ class WorkloadBuilder:
             self._publishers.append(publisher)
             self._receivers.append(distinct)
             self._totals.append([0.0, 0.0, 0.0])
+            self._deadlines.append(NO_DEADLINE)
         total = self._totals[place]
         total[0] += rate
         total[1] += bits
         total[2] += rate * weight
+        self._deadlines[place] = Deadline(*map(min, self._deadlines[place], deadline))
 
     def build(self) -> FlowWorkload:
         totals = np.array(self._totals, dtype=float).reshape(-1, 3).T
         ptr = offsets([len(receivers) for receivers in self._receivers])
         receivers = np.concatenate(self._receivers) if self._receivers else np.zeros(0, dtype=np.int32)
+        deadlines = np.array(self._deadlines, dtype=float).reshape(-1, 2).T.copy()
         workload = FlowWorkload(
-            np.array(self._publishers, dtype=np.int32), ptr, receivers, totals[:2].copy(), totals[2] / totals[0]
-        )
+            np.array(self._publishers, dtype=np.int32), ptr, receivers, totals[:2].copy(), totals[2] / totals[0],
+            deadlines,
+        )  # fmt: skip
         workload.unwanted = self._unwanted
         return workload
 
@@ -89,7 +133,7 @@ def workload_of(flows: Iterable[Flow], names: Sequence[str], where: str = "workl
     """Check and merge flows. An error names the wrong flow, counted from 1."""
     builder = WorkloadBuilder()
     for flow in demands(flows, names, where):
-        builder.add(flow.publisher, flow.receivers, flow.rate_msgs, flow.rate_bps, flow.weight)
+        builder.add(flow.publisher, flow.receivers, flow.rate_msgs, flow.rate_bps, flow.weight, flow.deadline)
     workload = builder.build()
     if not len(workload):
         raise ConfigError(f"{where} has no flow with a receiver other than its publisher")
@@ -111,6 +155,12 @@ def write_workload(workload: FlowWorkload, path: Path, names: Sequence[str] = ()
     if not isinstance(called, range):
         words = arrow.array(called)
         publisher, receivers = words.take(publisher), words.take(receivers)
+    delay_s, factor = workload.deadline
+    deadlines: dict[str, Any] = {}
+    if np.isfinite(delay_s).any():
+        deadlines["deadline_ns"] = [round(each * SECOND) if each < inf else None for each in delay_s.tolist()]
+    if np.isfinite(factor).any():
+        deadlines["deadline"] = [f"{each!r}x" if each < inf else None for each in factor.tolist()]
     table = arrow.table(
         {
             "publisher": publisher,
@@ -118,6 +168,7 @@ def write_workload(workload: FlowWorkload, path: Path, names: Sequence[str] = ()
             "rate": workload.demand[MESSAGES],
             "size_bytes": workload.demand[BITS] / workload.demand[MESSAGES] / BITS_PER_BYTE,
             "weight": workload.weight,
+            **deadlines,
         }
     )
     try:

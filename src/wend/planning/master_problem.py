@@ -12,8 +12,12 @@ size of the basis is about the number of capacities, not of flows.
 The program's first prices jump: all weight is on the row with the highest load, then on the next. So multiplicative
 weights come first: the price of a row grows exponentially with its load, each flow takes its cheapest graph, and these
 graphs become columns.
+
+Several objectives are optimised one after the other. After each, a row holds its value, and the next one chooses among
+the optima that are left.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import highspy
@@ -21,7 +25,7 @@ import numpy as np
 
 from wend.model.compiled import compiled
 from wend.planning.arrays import Floats, Ints, Longs, offsets, owners
-from wend.planning.problem import Problem
+from wend.planning.problem import Objective, Problem
 from wend.planning.solver import LinearProgram
 
 EQUAL = 1e-7
@@ -38,37 +42,50 @@ class MasterSolution(NamedTuple):
     """The number of graphs in the program, without default graphs."""
 
 
-def optimise(problem: Problem, *, cost: float, cost_y: float, limit: float | None) -> MasterSolution | None:
-    """Minimise cost x usage + cost_y x y with y at most `limit`; None if that is infeasible."""
+def optimise(problem: Problem, objectives: Sequence[Objective], *, limit: float | None) -> MasterSolution | None:
+    """Minimise the objectives in their order, with y at most `limit`; None if that is infeasible. Without any, minimise
+    y."""
     floor = float((problem.base / problem.capacity).max(initial=0.0))
     if limit is not None and floor > limit * (1 + EQUAL):
         return None
     if not len(problem.rows):
-        return MasterSolution(_one_hot(problem, _cheapest(problem.of_flow, problem.hops)), 0)
+        return MasterSolution(_one_hot(problem, _cheapest(problem.of_flow, problem.ranks(objectives))), 0)
     if limit == 0:
-        return _unloaded(problem)
+        return _unloaded(problem, problem.ranks(objectives))
     # The solver's tolerances are absolute. In units of the limit, or of the load of single paths, loads are about 1.
     scale = limit or float((problem.loads(problem.first()) / problem.capacity).max()) or 1.0
     scaled = problem._replace(capacity=problem.capacity * scale)
     master = _Master(scaled, floor / scale, *_multiplicative_weights(scaled))
-    y = master.improve(0.0, 1.0, enough=None if limit is None or not cost else 1.0)
+    y = master.improve(Objective(y=1.0), enough=None if limit is None or not objectives else 1.0)
     if limit is not None and y > 1 + EQUAL:
         return None
-    if cost:
+    if objectives:
         master.bound(max(1.0, y) if limit is not None else highspy.kHighsInf)
-        master.improve(cost, cost_y * scale)
+    for number, objective in enumerate(objectives, 1):
+        in_units = objective._replace(y=objective.y * scale)
+        master.improve(in_units)
+        if number < len(objectives):
+            master.hold(in_units)
     return MasterSolution(master.shares, int((master.column >= 0).sum()))
 
 
-def _unloaded(problem: Problem) -> MasterSolution | None:
-    """The solution with no load on any row: each flow's shortest graph that loads none. None if a flow has no such
+def _unloaded(problem: Problem, ranks: Floats) -> MasterSolution | None:
+    """The solution with no load on any row: each flow's best graph that loads none. None if a flow has no such
     graph."""
     each = owners(problem.of_flow)
     loading = problem.demand[problem.unit[problem.rows], np.repeat(each, np.diff(problem.ptr))] > 0
     ends = offsets(loading)[problem.ptr]
-    free = np.where(np.diff(ends) == 0, problem.hops, np.inf)
+    free = np.where(np.diff(ends) == 0, ranks, np.inf)
     best = _cheapest(problem.of_flow, free)
     return MasterSolution(_one_hot(problem, best), 0) if np.isfinite(free[best]).all() else None
+
+
+class _HeldObjective(NamedTuple):
+    """The row that keeps an objective of an earlier stage at its value."""
+
+    row: int
+    extra: Floats
+    """What each graph costs beyond its flow's default graph, in the unit of the row."""
 
 
 class _Master:
@@ -84,6 +101,9 @@ class _Master:
         self.column = np.full(len(problem.hops), -1, dtype=np.int32)
         self.row = np.full(len(default), -1, dtype=np.int32)
         self.costs = np.zeros(len(problem.hops))
+        self.objective = 0.0
+        """The value of the current objective, without what the default graphs cost."""
+        self.held: list[_HeldObjective] = []
         self.shares = _one_hot(problem, default)
         self.model = LinearProgram()
         rows, free = len(self.used), highspy.kHighsInf
@@ -103,19 +123,35 @@ class _Master:
         """Set the highest y."""
         self.model.bound(0, min(self.floor, most), most)
 
-    def improve(self, cost: float, cost_y: float, enough: float | None = None) -> float:
+    def hold(self, objective: Objective) -> None:
+        """Keep the current objective, which has just been optimised, at its value, or within its slack."""
+        whole = self.objective + float(self.costs[self.default].sum()) + self.problem.fixed(objective)
+        inside = np.flatnonzero(self.column >= 0)
+        extra = self.costs - self.costs[self.default[self.flow]]
+        unit = max(abs(whole), float(np.abs(extra).max(initial=0.0)), 1e-12)
+        held = _HeldObjective(self.model.rows, extra / unit)
+        # Without slack of its own the row has none: any would become tiny shares of further graphs.
+        most = (self.objective + objective.slack * abs(whole)) / unit
+        columns = np.append(0, self.column[inside]).astype(np.int32)
+        values = np.append(objective.y / unit, held.extra[inside])
+        self.model.add_rows(np.array([most]), np.zeros(1, dtype=np.int32), columns, values)
+        self.held.append(held)
+
+    def improve(self, objective: Objective, enough: float | None = None) -> float:
         """Solve and add cheaper graphs until there are none, or until y is at most `enough`. Returns y."""
         p = self.problem
-        self.costs = cost * p.demand[p.usage_unit][self.flow] * p.hops
+        self.costs = p.costs(objective)
         inside = np.flatnonzero(self.column >= 0)
-        self.model.cost(np.append(0, self.column[inside]), np.append(cost_y, self._extra(inside)))
+        self.model.cost(np.append(0, self.column[inside]), np.append(objective.y, self._extra(inside)))
         while True:
             answer = self.model.solve()
             assert answer is not None, "y is unbounded, or at least as high as found before"
             y = float(answer.values[0])
             prices = np.zeros(len(p.capacity))
             prices[self.used] = -answer.row_duals[: len(self.used)]
-            priced = _priced(p.of_flow, p.ptr, p.rows, p.demand, p.unit, prices / p.capacity, self.costs)
+            self.objective = answer.objective
+            costs = self.costs + sum((-answer.row_duals[held.row] * held.extra for held in self.held), np.zeros(1))
+            priced = _priced(p.of_flow, p.ptr, p.rows, p.demand, p.unit, prices / p.capacity, costs)
             best = _cheapest(p.of_flow, priced)
             known = np.where((self.column >= 0) | (self.default[self.flow] == np.arange(len(priced))), priced, np.inf)
             least = np.minimum.reduceat(known, p.of_flow[:-1])
@@ -137,6 +173,9 @@ class _Master:
             graphs, self.flow, self.default, self.row, p.ptr, p.rows, p.demand, p.unit, p.capacity, self.place
         )
         self.model.add(self._extra(graphs), ptr, index, value, upper=1.0)
+        for held in self.held:
+            for graph in graphs.tolist():
+                self.model.set(held.row, int(self.column[graph]), float(held.extra[graph]))
         # A flow with a second column needs a row for both.
         inside = np.flatnonzero(self.column >= 0)
         several = np.bincount(self.flow[inside], minlength=len(self.default)) > 1

@@ -3,11 +3,20 @@
 Shares are fractions of a flow; the thesis's numbers of messages are shares times the flow's size. Loads are divided by
 capacities, so `y`, the highest load, is a utilisation. A plan with y of at most 1 drops nothing.
 
-- balance: the least y, and of all plans that reach it one with the least usage;
+- balance: the least y; of all plans that reach it the least usage;
 - min-usage: the fewest messages on links, with no load above its capacity;
+- min-delay: the least delay, each delivery with the weight of its flow, with no load above its capacity;
 - blend: (1 - b) x usage + b x y, each divided by its value with single shortest paths, unless that is 0.
+
+Of equally good plans each goal prefers the one with the least weighted delay, and `min-delay` the one with the least
+usage. Each stage is a linear program of its own that holds the values of those before (to within the solver's
+tolerance), so a later stage never overturns the goal. Weights therefore decide who gets the short routes, and never how
+much is sent.
+
+A plan that follows a running one may be worse than the best by `STAY`, and of these plans it moves the least demand.
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Literal, NamedTuple
 
@@ -17,11 +26,13 @@ import numpy as np
 from wend.model.errors import ConfigError
 from wend.planning.arrays import Floats, Longs
 from wend.planning.master_problem import EQUAL, optimise
-from wend.planning.problem import Problem
+from wend.planning.problem import Objective, Problem
 from wend.planning.problem_reduction import reduce
 
 TIGHT = EQUAL
 """The relative slack of a bound that the solver has just computed."""
+STAY = 0.1
+"""How much worse than the best a plan may be, to stay close to the running one."""
 DUST = 1e-9
 """Shares below this are rounding errors of the solver."""
 
@@ -29,7 +40,7 @@ DUST = 1e-9
 class Goal(msgspec.Struct, frozen=True):
     """The objective of a plan."""
 
-    kind: Literal["min-usage", "balance", "blend"]
+    kind: Literal["min-usage", "min-delay", "balance", "blend"]
     weight: float = 0.0
     """The weight of balance in a blend."""
 
@@ -38,15 +49,14 @@ class Goal(msgspec.Struct, frozen=True):
 
 
 def parse_goal(text: str) -> Goal:
-    if text == "min-usage":
-        return Goal("min-usage")
-    if text == "balance":
-        return Goal("balance")
+    match text:
+        case "min-usage" | "min-delay" | "balance":
+            return Goal(text)
     kind, _, weight = text.partition(":")
     with suppress(ValueError):
         if kind == "blend" and 0 <= float(weight) <= 1:
             return Goal("blend", float(weight))
-    raise ConfigError(f"the goal must be min-usage, balance or blend:B with B in 0..1, got {text!r}")
+    raise ConfigError(f"the goal must be min-usage, min-delay, balance or blend:B with B in 0..1, got {text!r}")
 
 
 class Solution(NamedTuple):
@@ -59,41 +69,63 @@ class Solution(NamedTuple):
     """The number of graphs in the linear program, beyond one for each flow."""
 
 
-def solve(problem: Problem, goal: Goal, *, reduced: bool = True) -> Solution | None:
-    """The best shares; None if no choice keeps all loads within capacities."""
+USAGE, DELAY, MOVED, LOAD = Objective(usage=1.0), Objective(delay=1.0), Objective(moved=1.0), Objective(y=1.0)
+
+
+def solve(
+    problem: Problem, goal: Goal, *, most: float = 1.0, stays: bool = False, reduced: bool = True
+) -> Solution | None:
+    """The best shares; None if no choice keeps all loads at most at this share of the capacities. With `stays`, move as
+    little demand as a goal within `STAY` of the best allows."""
     if goal.kind == "balance":
         best = balance(problem, reduced=reduced)
-        if best.y > 1 + TIGHT:
+        if best.y > most * (1 + TIGHT):
             return None
-        return least_usage(problem, limit=best.y * (1 + TIGHT), reduced=reduced) or best
-    if goal.kind == "min-usage":
-        return least_usage(problem, reduced=reduced)
-    return blend(problem, goal.weight, reduced=reduced)
+        limit = min(best.y * (1 + STAY), max(most, best.y)) if stays else best.y
+        ties = (MOVED, LOAD, USAGE, DELAY) if stays else (USAGE, DELAY)
+        return optimised(problem, ties, limit=limit * (1 + TIGHT), reduced=reduced) or best
+    first = objective_of(problem, goal)
+    last = [each for each in (DELAY, USAGE) if each != first]
+    stages = (first._replace(slack=STAY), MOVED, first, *last) if stays else (first, *last)
+    return optimised(problem, stages, limit=most, reduced=reduced)
+
+
+def objective_of(problem: Problem, goal: Goal) -> Objective:
+    """What a goal minimises first."""
+    match goal.kind:
+        case "balance":
+            return LOAD
+        case "min-usage":
+            return USAGE
+        case "min-delay":
+            return DELAY
+        case "blend":
+            single = problem.first()
+            # A value that is 0 with single paths cannot be a unit: then the unit is 1.
+            y = float((problem.loads(single) / problem.capacity).max()) or 1.0
+            return Objective(usage=(1 - goal.weight) / (problem.usage(single) or 1.0), y=goal.weight / y)
 
 
 def balance(problem: Problem, *, reduced: bool = True) -> Solution:
     """The solution with the least y, which may be above 1. The workload fits if `y <= 1`."""
-    solution = _optimise(problem, cost=0.0, cost_y=1.0, limit=None, reduced=reduced)
+    solution = optimised(problem, (), limit=None, reduced=reduced)
     assert solution is not None, "without a limit every choice is feasible"
     return solution
 
 
 def least_usage(problem: Problem, *, limit: float = 1.0, reduced: bool = True) -> Solution | None:
-    return _optimise(problem, cost=1.0, cost_y=0.0, limit=limit, reduced=reduced)
+    return optimised(problem, (USAGE, DELAY), limit=limit, reduced=reduced)
 
 
-def blend(problem: Problem, weight: float, *, reduced: bool = True) -> Solution | None:
-    single = problem.first()
-    # A value that is 0 with single paths cannot be a unit: then the unit is 1.
-    usage, y = problem.usage(single) or 1.0, float((problem.loads(single) / problem.capacity).max()) or 1.0
-    return _optimise(problem, cost=(1 - weight) / usage, cost_y=weight / y, limit=1.0, reduced=reduced)
-
-
-def _optimise(problem: Problem, *, cost: float, cost_y: float, limit: float | None, reduced: bool) -> Solution | None:
-    """Minimise cost x usage + cost_y x y with y at most `limit`. Tests compare it with and without reduction."""
-    small = reduce(problem, limit=limit if cost_y == 0 else None, priced=cost > 0) if reduced else None
+def optimised(
+    problem: Problem, objectives: Sequence[Objective], *, limit: float | None, reduced: bool = True
+) -> Solution | None:
+    """Minimise the objectives one after the other, with y at most `limit`; without any, minimise y. Tests compare it
+    with and without reduction."""
+    minimises_y = not objectives or any(each.y for each in objectives)
+    small = reduce(problem, limit=None if minimises_y else limit, objectives=objectives) if reduced else None
     smaller = problem if small is None else small.problem
-    solution = optimise(smaller, cost=cost, cost_y=cost_y, limit=limit)
+    solution = optimise(smaller, objectives, limit=limit)
     if solution is None:
         return None
     shares = _tidy(smaller.of_flow, solution.shares)

@@ -85,7 +85,7 @@ def undelivered_at_least(network: FlowNetwork, workload: FlowWorkload, first: De
 def _equal(workload: FlowWorkload) -> FlowWorkload:
     """The same flows with equal weights."""
     ones = np.ones(len(workload))
-    return FlowWorkload(workload.publisher, workload.ptr, workload.receivers, workload.demand, ones)
+    return FlowWorkload(workload.publisher, workload.ptr, workload.receivers, workload.demand, ones, workload.deadline)
 
 
 class _Generator:

@@ -19,6 +19,7 @@ from wend.planning.candidate_paths import CandidatePaths, paths_from
 from wend.planning.flow_network import CsrGraph
 
 CONSIDERED = 50
+BOTTLENECK_DISJOINT = "bottleneck-disjoint"
 
 
 def by_capacity(graph: CsrGraph, source: int, receivers: Ints, k: int) -> CandidatePaths:
@@ -47,7 +48,7 @@ def by_rejecting(graph: CsrGraph, source: int, receivers: Ints, k: int) -> Candi
 
 
 RANKINGS: dict[str, Callable[[CsrGraph, int, Ints, int], CandidatePaths]] = {
-    "bottleneck-disjoint": paths_from,
+    BOTTLENECK_DISJOINT: paths_from,
     "capacity": by_capacity,
     "rejecting": by_rejecting,
 }

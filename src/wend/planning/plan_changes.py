@@ -14,10 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from wend.model.plan import Plan
-from wend.planning.arrays import Floats, Ints, Longs
+from wend.planning.arrays import TOLERANCE, Floats, Ints, Longs
 from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import MESSAGES, FlowWorkload
 from wend.planning.plan_check import highest_load, loads_of
+from wend.planning.route_choice import RunningGraphs
 
 FULL = 1.0 + 1e-6
 
@@ -76,6 +77,84 @@ def _rates(publisher: Ints, ptr: Longs, receivers: Ints, rates: Floats) -> Flows
         (source, tuple(receivers[first:last].tolist())): rate
         for source, (first, last), rate in zip(publisher.tolist(), spans, rates.tolist(), strict=True)
     }
+
+
+class Moves(NamedTuple):
+    """What a plan changes for the flows that another one has, too."""
+
+    flows: int
+    """The flows whose routes or shares differ."""
+    demand: float
+    """The messages a second on other routes than before."""
+    common: int
+    """The flows of both plans."""
+
+
+def moves_between(before: Plan, after: Plan) -> Moves:
+    """How many flows move if one plan replaces another."""
+    old, new = _routes(before), _routes(after)
+    rates = _planned_rates(after)
+    moved = {
+        flow: sum(max(share - old[flow].get(tree, 0.0), 0.0) for tree, share in new[flow].items())
+        for flow in old.keys() & new.keys()
+    }
+    many = sum(share > TOLERANCE for share in moved.values())
+    return Moves(many, sum(rates[flow] * share for flow, share in moved.items()), len(moved))
+
+
+def running_graphs(plan: Plan, network: FlowNetwork, workload: FlowWorkload) -> RunningGraphs:
+    """The graphs that a plan has for each flow of the workload, as far as their links are still there."""
+    graph = network.graph
+    arcs = {ends: arc for arc, ends in enumerate(zip(graph.tail.tolist(), graph.head.tolist(), strict=True))}
+    routes = _routes(plan) if plan.head.peers == network.peers else {}
+    running: RunningGraphs = []
+    for flow in _rates(workload.publisher, workload.ptr, workload.receivers, workload.demand[MESSAGES]):
+        own = [(tree, share) for tree, share in routes.get(flow, {}).items() if _reaches(tree, flow[1])]
+        running.append(
+            [
+                (np.array([arcs[ends] for ends in _from_root(tree, flow[0])], dtype=np.int32), 1, share)
+                for tree, share in own
+                if all(ends in arcs for ends in tree)
+            ]
+        )
+    return running
+
+
+Tree = frozenset[tuple[int, int]]
+
+
+def _routes(plan: Plan) -> dict[tuple[int, tuple[int, ...]], dict[Tree, float]]:
+    """For each flow, by publisher and receivers, the share of each of its trees in use."""
+    hops: list[list[tuple[int, int]]] = [[] for _ in range(plan.head.graphs)]
+    columns = (plan.hops[name].tolist() for name in ("graph", "peer", "next"))
+    for number, peer, following in zip(*columns, strict=True):
+        hops[number].append((peer, following))
+    flows = list(_planned_rates(plan))
+    routes: dict[tuple[int, tuple[int, ...]], dict[Tree, float]] = {flow: {} for flow in flows}
+    for number, (flow, share) in enumerate(
+        zip(plan.graphs["flow"].tolist(), plan.graphs["share"].tolist(), strict=True)
+    ):
+        if share > 0:
+            routes[flows[flow]][frozenset(hops[number])] = share
+    return routes
+
+
+def _reaches(tree: Tree, receivers: tuple[int, ...]) -> bool:
+    return {head for _, head in tree}.issuperset(receivers)
+
+
+def _from_root(tree: Tree, root: int) -> list[tuple[int, int]]:
+    """The arcs of a tree, each after its predecessor."""
+    following: dict[int, list[int]] = {}
+    for tail, head in sorted(tree):
+        following.setdefault(tail, []).append(head)
+    ordered: list[tuple[int, int]] = []
+    waiting = [root]
+    while waiting:
+        here = waiting.pop()
+        ordered += [(here, there) for there in following.get(here, ())]
+        waiting += following.get(here, ())
+    return ordered
 
 
 def _planned_rates(plan: Plan) -> Flows:

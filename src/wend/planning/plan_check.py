@@ -14,6 +14,7 @@ from wend.model.plan import Plan, fingerprint
 from wend.model.rates import Rate
 from wend.planning.arrays import TOLERANCE, Flags, Floats, Ints, Longs, owners
 from wend.planning.flow_network import FlowNetwork
+from wend.planning.plan_delay_check import delay_faults
 
 SHOWN = 5
 SUFFIX = ("msgs", "bps")
@@ -25,7 +26,7 @@ _FINE, _TWICE, _BACK, _ORPHAN, _UNREACHED, _DEAD_END = range(6)
 
 def check(plan: Plan, network: FlowNetwork | None = None) -> list[str]:
     """Every fault, in the order of the files; empty for a sound plan. With `network`, check its capacities, too."""
-    for stage in (_shape, _topology, _flows, _graphs, _hops, _trees, _loads, _failures):
+    for stage in (_shape, _topology, _flows, _graphs, _hops, _trees, _loads, delay_faults, _failures):
         problems = list(stage(plan))
         if problems:
             return problems

@@ -1,7 +1,8 @@
 """Making a plan from a network and a workload: paths, delivery graphs, linear program, forwarding tables."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -9,77 +10,85 @@ from wend.model.compiled import compiled
 from wend.model.errors import ConfigError
 from wend.model.plan import Plan, PlanHeader
 from wend.planning.arrays import TOLERANCE, Floats, Ints, Longs, offsets, owners, tidy
-from wend.planning.delivery_graphs import DeliveryGraphs, chosen, delivery_graphs
+from wend.planning.delivery_graphs import DeliveryGraphs
 from wend.planning.failure_routes import SURVIVABLE, RoutesAfterFailure, routes_after_failures
 from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import BITS, MESSAGES, FlowWorkload
-from wend.planning.models import Goal, balance, solve
+from wend.planning.graph_delays import graph_delays
+from wend.planning.model_files import write_model
+from wend.planning.models import Goal, balance
 from wend.planning.partial_plan import most_valuable
+from wend.planning.path_ranking import BOTTLENECK_DISJOINT
 from wend.planning.path_ranking import ranking as ranking_of
-from wend.planning.problem import Problem, problem_of, rows_of
+from wend.planning.plan_changes import running_graphs
+from wend.planning.problem import Problem, rows_of
 from wend.planning.problem_reduction import reduce
+from wend.planning.route_choice import Allocation, check_limits, choose_routes
 
 UNITS = ("msg/s", "bit/s")
 SUFFIX = ("msgs", "bps")
-
-
-class Allocation(NamedTuple):
-    """The delivery graphs in use, and the share of its flow that each carries."""
-
-    graphs: DeliveryGraphs
-    shares: Floats
+MILLISECONDS = 1e3
 
 
 def make_plan(
     network: FlowNetwork,
     workload: FlowWorkload,
     goal: Goal,
-    k: int,
+    k: int | None,
     *,
-    ranking: str = "bottleneck-disjoint",
+    ranking: str = BOTTLENECK_DISJOINT,
     partial: bool = False,
     survive: int = 0,
+    max_load: float = 1.0,
+    running: Plan | None = None,
+    model: Path | None = None,
 ) -> Plan:
     """A plan that carries all flows. If none does: an error, or with `partial` the most valuable part that fits.
 
-    With `survive` it also carries them after the failure of that many links.
+    Without `k` it has the least k with which everything fits. With `survive` it also carries the flows after the
+    failure of that many links. While nothing fails, no load is above `max_load` of a capacity. The plan moves as few
+    flows of the `running` one as its goal allows. Its linear model is written to `model`.
     """
+    check_limits(k, max_load)
     if survive not in SURVIVABLE:
         raise ConfigError(f"a plan survives the failure of 0 or 1 links, not of {survive}")
     if survive and partial:
         raise ConfigError("a plan that survives failures carries everything: leave out --partial")
-    graphs = delivery_graphs(network, workload, k, ranking_of(ranking))
-    problem = problem_of(network, workload, graphs)
-    solution = solve(problem, goal)
-    if solution is not None:
-        used = Allocation(chosen(graphs, np.flatnonzero(solution.shares > 0)), solution.shares[solution.shares > 0])
+    old = None if running is None else running_graphs(running, network, workload)
+    candidates, choice = choose_routes(
+        network, workload, goal, k, ranking=ranking, max_load=max_load, running=old
+    )  # fmt: skip
+    if model is not None:
+        write_model(model, candidates, goal, max_load, rows_of(network), network.names)
+    if choice is not None:
+        used = choice
     elif partial:
-        part = most_valuable(network, workload, graphs)
+        part = most_valuable(network.scaled(max_load), workload, candidates.graphs)
         used = Allocation(part.graphs, part.shares)
     else:
-        raise ConfigError(_does_not_fit(network, problem, k))
-    single = chosen(graphs, graphs.of_flow[:-1])
+        raise ConfigError(_does_not_fit(network, candidates.problem, candidates.k, max_load))
     after: list[RoutesAfterFailure] = []
     if survive:
-        after = routes_after_failures(network, workload, *used, k, ranking_of(ranking))
+        after = routes_after_failures(network, workload, *used, candidates.k, ranking_of(ranking))
     joined, failed = _with_backups(used, after)
-    one = Allocation(single, np.ones(len(workload)))
-    plan = _plan(network, workload, goal, k, ranking, joined, one, solution is None, failed)
+    one = Allocation(candidates.single, np.ones(len(workload)))
+    plan = _plan(network, workload, goal, candidates.k, ranking, joined, one, choice is None, failed, max_load)
     if plan.head.highest_load > 1 + TOLERANCE:
         over = f"to {plan.head.highest_load:.6g} times its capacity"
         raise ConfigError(f"rounding loads a link or peer {over}: demands and capacities differ by too much")
     return plan
 
 
-def _does_not_fit(network: FlowNetwork, problem: Problem, k: int) -> str:
+def _does_not_fit(network: FlowNetwork, problem: Problem, k: int, max_load: float) -> str:
     """An error that names the bottleneck: of the rows with the highest load at the optimum, the one with the most load
     that no choice of graphs can move."""
     loads = problem.loads(balance(problem).shares)
     full = loads / problem.capacity
-    fixed = reduce(problem, limit=None, priced=False).problem.base / problem.capacity
+    fixed = reduce(problem, limit=None).problem.base / problem.capacity
     worst = int(np.where(full > full.max() * (1 - 1e-6), 1 + fixed, 0.0).argmax())
     overload = rows_of(network).overload(worst, float(loads[worst]), network.names)
-    return f"the workload does not fit with k = {k}: at best, {overload}"
+    allowed = "" if max_load == 1 else f", of which the plan may use {100 * max_load:g} %"
+    return f"the workload does not fit with k = {k}: at best, {overload}{allowed}"
 
 
 def _plan(
@@ -92,6 +101,7 @@ def _plan(
     single: Allocation,
     partial: bool,
     failed: dict[str, Any],
+    max_load: float,
 ) -> Plan:
     head = network.graph.head
     before, after = arc_loads(workload, single, head), arc_loads(workload, used, head)
@@ -120,6 +130,10 @@ def _plan(
         wanted=workload.deliveries(),
         value=tidy(float(reached @ worth)),
         whole_value=float(np.diff(workload.ptr) @ worth),
+        delay_ms=tidy(_mean_delay(network, workload, used) * MILLISECONDS),
+        delay_ms_single=tidy(_mean_delay(network, workload, single) * MILLISECONDS),
+        late=_late(network, workload, used),
+        max_load=max_load,
     )
     tables = {**_network_tables(network, before, after), **_flow_tables(network, workload, used), **failed}
     return Plan(header, tables)
@@ -150,6 +164,8 @@ def _flow_tables(network: FlowNetwork, workload: FlowWorkload, used: Allocation)
             "rate_msgs": workload.demand[MESSAGES],
             "rate_bps": workload.demand[BITS],
             "weight": workload.weight,
+            "deadline_s": workload.deadline[0],
+            "deadline_factor": workload.deadline[1],
         },
         "graphs": {
             "graph": np.arange(len(used.shares), dtype=np.int32),
@@ -159,6 +175,24 @@ def _flow_tables(network: FlowNetwork, workload: FlowWorkload, used: Allocation)
         },
         "hops": _hops(network, used.graphs),
     }
+
+
+def _mean_delay(network: FlowNetwork, workload: FlowWorkload, used: Allocation) -> float:
+    """The mean delay of deliveries on idle links, in seconds."""
+    graphs = used.graphs
+    rates = workload.demand[MESSAGES]
+    totals = graph_delays(network, workload, graphs.of_flow, graphs.ptr, graphs.arcs).total
+    deliveries_per_s = float(deliveries(workload, used, network.graph.head) @ rates)
+    return float((totals * used.shares) @ rates[owners(graphs.of_flow)]) / (deliveries_per_s or 1.0)
+
+
+def _late(network: FlowNetwork, workload: FlowWorkload, used: Allocation) -> int:
+    """The number of receivers of flows that are late on idle links, on the worst graph in use of each flow."""
+    graphs = used.graphs
+    late = graph_delays(network, workload, graphs.of_flow, graphs.ptr, graphs.arcs).late
+    worst = np.zeros(len(workload), dtype=np.int64)
+    np.maximum.at(worst, owners(graphs.of_flow), np.where(used.shares > 0, late, 0))
+    return int(worst.sum())
 
 
 class _GraphSet:

@@ -4,6 +4,7 @@ A row is one capacity: of an arc or of a peer, in messages/s or bit/s. A graph i
 A share of a flow loads each of them with that share of the flow's demand, in the row's unit.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from wend.planning.arrays import Floats, Ints, Longs, owners
 from wend.planning.delivery_graphs import DeliveryGraphs
 from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import BITS, MESSAGES, FlowWorkload
+from wend.planning.graph_delays import graph_delays
 
 
 class CapacityRows(NamedTuple):
@@ -36,6 +38,18 @@ class CapacityRows(NamedTuple):
         return f"{self.name(row, names)} would carry {carried} and can carry {capacity}"
 
 
+class Objective(NamedTuple):
+    """What one stage of the optimisation minimises: a weighted sum."""
+
+    usage: float = 0.0
+    delay: float = 0.0
+    moved: float = 0.0
+    y: float = 0.0
+    """The weight of the highest load."""
+    slack: float = 0.0
+    """How much of its optimum this stage may lose to later stages, as a share."""
+
+
 class Problem(NamedTuple):
     """Flow `f` may use graphs `of_flow[f]` to `of_flow[f + 1]`; graph `g` loads `rows[ptr[g]:ptr[g + 1]]`."""
 
@@ -44,6 +58,10 @@ class Problem(NamedTuple):
     rows: Ints
     hops: Floats
     """The usage of a graph per unit of demand: its number of links."""
+    delay: Floats
+    """The weight of its flow times the sum of the delays of its receivers, in seconds."""
+    moved: Floats
+    """1 if the flow would leave the graph that a running plan has for it, else 0."""
     demand: Floats
     """By unit and flow."""
     usage_unit: int
@@ -52,6 +70,37 @@ class Problem(NamedTuple):
     capacity: Floats
     base: Floats
     """The load of each row that is the same for every choice."""
+    constant: Objective = Objective()
+    """The usage, delay and moved demand that are the same for every choice."""
+
+    def costs(self, objective: Objective) -> Floats:
+        """What each graph costs if it carries all of its flow."""
+        flow = owners(self.of_flow)
+        total = np.zeros(len(self.hops))
+        for weight, each, unit in (
+            (objective.usage, self.hops, self.usage_unit),
+            (objective.delay, self.delay, MESSAGES),
+            (objective.moved, self.moved, MESSAGES),
+        ):
+            if weight:
+                total += weight * each * self.demand[unit][flow]
+        return total
+
+    def fixed(self, objective: Objective) -> float:
+        """The part of an objective that is the same for every choice."""
+        constant = self.constant
+        return sum(weight * each for weight, each in zip(objective[:3], constant[:3], strict=True))
+
+    def ranks(self, objectives: Sequence[Objective]) -> Floats:
+        """A number for each graph, lower if its costs are: by the first objective, of equal ones by the next."""
+        keys = [costs for each in objectives if (costs := self.costs(each)).any()] or [self.hops]
+        order = np.lexsort([key.round(12) for key in reversed(keys)])
+        steps = np.zeros(len(order), dtype=bool)
+        for key in keys:
+            steps[1:] |= np.diff(key.round(12)[order]) != 0
+        ranks = np.empty(len(order))
+        ranks[order] = np.cumsum(steps)
+        return ranks
 
     def loads(self, shares: Floats) -> Floats:
         """The load of each row."""
@@ -90,7 +139,12 @@ def problem_of(network: FlowNetwork, workload: FlowWorkload, graphs: DeliveryGra
     usage_unit = MESSAGES if (rows.unit == MESSAGES).any() else BITS
     hops = np.diff(graphs.ptr).astype(float)
     base = np.zeros(len(rows.capacity))
-    return Problem(graphs.of_flow, ptr, loaded, hops, workload.demand, usage_unit, rows.unit, rows.capacity, base)
+    flow = owners(graphs.of_flow)
+    delay = workload.weight[flow] * graph_delays(network, workload, graphs.of_flow, graphs.ptr, graphs.arcs).total
+    return Problem(
+        graphs.of_flow, ptr, loaded, hops, delay, np.zeros(len(hops)), workload.demand, usage_unit, rows.unit,
+        rows.capacity, base,
+    )  # fmt: skip
 
 
 def charges(network: FlowNetwork) -> Ints:

@@ -2,20 +2,22 @@
 
 - drop a row that stays within its limit for every choice;
 - if all graphs of a flow load a row, treat that load as a constant;
-- drop a graph that loads all rows of another graph and is not shorter;
-- merge flows whose remaining graphs load the same rows.
+- drop a graph that loads all rows of another graph and does not cost less, by the objectives in their order;
+- merge flows whose remaining graphs load the same rows at the same costs.
 
 Each reduction enables others, so they repeat until nothing changes. Hardly anything remains of popular messages: most
 peers receive most of them on any route.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from wend.model.compiled import compiled
 from wend.planning.arrays import Flags, Floats, Ints, Longs
-from wend.planning.problem import Problem
+from wend.planning.flow_workload import MESSAGES
+from wend.planning.problem import Objective, Problem
 
 SLACK = 1e-12
 
@@ -31,8 +33,6 @@ class ReducedProblem(NamedTuple):
     choice: Longs
     """For each of `graphs` the graph of the merged problem whose share it has. -1 if it is its flow's only graph, with
     share 1."""
-    offset: float
-    """The constant part of the usage."""
 
     def shares(self, original: Problem, merged: Floats) -> Floats:
         """The shares of the original problem's graphs, from those of the merged problem."""
@@ -41,9 +41,10 @@ class ReducedProblem(NamedTuple):
         return shares
 
 
-def reduce(problem: Problem, *, limit: float | None, priced: bool) -> ReducedProblem:
+def reduce(problem: Problem, *, limit: float | None, objectives: Sequence[Objective] = ()) -> ReducedProblem:
     """Reduce a problem. `limit` is the highest allowed utilisation; with None the solver minimises it, and constant
-    loads bound it from below. `priced` says whether the length of graphs matters."""
+    loads bound it from below. Without objectives, loads alone matter."""
+    priced, ranks = len(objectives) > 0, problem.ranks(objectives)
     flows = len(problem.of_flow) - 1
     graphs = np.arange(len(problem.hops), dtype=np.int64)
     of_flow, ptr, rows = problem.of_flow, problem.ptr, problem.rows
@@ -54,17 +55,24 @@ def reduce(problem: Problem, *, limit: float | None, priced: bool) -> ReducedPro
         kept = most > (low + SLACK) * problem.capacity
         before = (len(graphs), len(rows))
         of_flow, ptr, rows, places = _shrink(
-            of_flow, ptr, rows, problem.hops[graphs], problem.demand, problem.unit, kept, base, priced
+            of_flow, ptr, rows, ranks[graphs], problem.demand, problem.unit, kept, base, priced
         )
         graphs = graphs[places]
         if (len(graphs), len(rows)) == before:
             break
-    shortest = np.minimum.reduceat(problem.hops[graphs], of_flow[:-1]) if flows else np.zeros(0)
-    merged, choice = _merge(
-        problem, of_flow, ptr, rows, problem.hops[graphs] - np.repeat(shortest, np.diff(of_flow)), priced
+    extra, least = [], []
+    for each in (problem.hops, problem.delay, problem.moved):
+        lowest = np.minimum.reduceat(each[graphs], of_flow[:-1]) if flows else np.zeros(0)
+        extra.append((each[graphs] - np.repeat(lowest, np.diff(of_flow))).round(12))
+        least.append(lowest)
+    merged, choice = _merge(problem, of_flow, ptr, rows, np.array(extra), priced)
+    messages = problem.demand[MESSAGES]
+    constant = Objective(
+        problem.constant.usage + float(least[0] @ problem.demand[problem.usage_unit]),
+        problem.constant.delay + float(least[1] @ messages),
+        problem.constant.moved + float(least[2] @ messages),
     )
-    offset = float(shortest @ problem.demand[problem.usage_unit])
-    return ReducedProblem(merged._replace(base=base), graphs, of_flow, choice, offset)
+    return ReducedProblem(merged._replace(base=base, constant=constant), graphs, of_flow, choice)
 
 
 @compiled
@@ -82,11 +90,11 @@ def _possible(of_flow: Longs, ptr: Longs, rows: Ints, demand: Floats, unit: Ints
 
 @compiled
 def _has_better(
-    a: int, begin: int, choices: int, ptr: Longs, rows: Ints, hops: Floats, places: Longs, keep: Flags, mark: Longs,
+    a: int, begin: int, choices: int, ptr: Longs, rows: Ints, ranks: Floats, places: Longs, keep: Flags, mark: Longs,
     stamp: int, priced: bool,
 ) -> bool:  # fmt: skip
-    """Whether a kept graph of the flow makes graph `a` superfluous: it loads only rows of `a`, and is not longer. Of
-    two graphs that load the same rows the shorter stays; of equally long ones the first."""
+    """Whether a kept graph of the flow makes graph `a` superfluous: it loads only rows of `a`, and does not rank behind
+    it. Of two graphs that load the same rows the one of lower rank stays; of equal ones the first."""
     long = begin + a
     for j in range(ptr[long], ptr[long + 1]):
         mark[rows[j]] = stamp
@@ -96,7 +104,7 @@ def _has_better(
         size = ptr[short + 1] - ptr[short]
         if a == b or not keep[b] or size > room:
             continue
-        extra = hops[places[short]] - hops[places[long]]
+        extra = ranks[places[short]] - ranks[places[long]]
         if (priced and extra > 0) or (size == room and (extra > 0 or (extra == 0 and b > a))):
             continue
         j = ptr[short]
@@ -109,15 +117,15 @@ def _has_better(
 
 @compiled
 def _shrink(
-    of_flow: Longs, ptr: Longs, rows: Ints, hops: Floats, demand: Floats, unit: Ints, binding: Flags, base: Floats,
+    of_flow: Longs, ptr: Longs, rows: Ints, ranks: Floats, demand: Floats, unit: Ints, binding: Flags, base: Floats,
     priced: bool,
 ) -> tuple[Longs, Longs, Ints, Longs]:  # fmt: skip
     """One round: drop rows that cannot bind, move common rows to `base`, drop dominated graphs."""
     flows = len(of_flow) - 1
     out_flow = np.zeros(flows + 1, dtype=np.int64)
-    out_ptr = np.zeros(len(hops) + 1, dtype=np.int64)
+    out_ptr = np.zeros(len(ranks) + 1, dtype=np.int64)
     out_rows = np.empty(len(rows), dtype=np.int32)
-    places = np.empty(len(hops), dtype=np.int64)
+    places = np.empty(len(ranks), dtype=np.int64)
     count = np.zeros(len(unit), dtype=np.int32)
     mark = np.full(len(unit), -1, dtype=np.int64)
     used, graphs = 0, 0
@@ -142,7 +150,9 @@ def _shrink(
             count[row] = 0
         keep = np.ones(choices, dtype=np.bool_)
         for a in range(choices):
-            keep[a] = not _has_better(a, begin, choices, out_ptr, out_rows, hops, places, keep, mark, first + a, priced)
+            keep[a] = not _has_better(
+                a, begin, choices, out_ptr, out_rows, ranks, places, keep, mark, first + a, priced
+            )
         used, graphs = out_ptr[begin], begin
         for a in range(choices):
             if keep[a]:
@@ -160,13 +170,17 @@ def _shrink(
 def _merge(
     problem: Problem, of_flow: Longs, ptr: Longs, rows: Ints, extra: Floats, priced: bool
 ) -> tuple[Problem, Longs]:
-    """Merge equal flows, and drop flows that have only one graph."""
-    both = len(np.unique(problem.unit)) > 1
+    """Merge equal flows, and drop flows that have only one graph. `extra` is what a graph has more than its flow must:
+    hops, delay and moved demand."""
+    both = priced or len(np.unique(problem.unit)) > 1
     ratio = problem.demand[1] / problem.demand[0] if both else np.zeros(problem.demand.shape[1])
-    order, key = _keys(of_flow, ptr, rows, extra if priced else np.zeros(len(extra)), len(problem.unit))
+    kind = (
+        np.unique(extra, axis=1, return_inverse=True)[1].ravel().astype(float) if priced else np.zeros(extra.shape[1])
+    )
+    order, key = _keys(of_flow, ptr, rows, kind, len(problem.unit))
     sizes = np.diff(of_flow)
     groups: dict[tuple[float, bytes], int] = {}
-    choice = np.full(len(extra), -1, dtype=np.int64)
+    choice = np.full(len(kind), -1, dtype=np.int64)
     firsts: list[int] = []
     starts: list[int] = [0]
     member = np.full(len(sizes), -1, dtype=np.int64)
@@ -188,31 +202,33 @@ def _merge(
         of_flow=np.array(starts, dtype=np.int64),
         ptr=np.concatenate(([0], np.cumsum(lengths))).astype(np.int64),
         rows=np.concatenate([*pieces, np.zeros(0, dtype=np.int32)]),
-        hops=extra[chosen] if len(chosen) else np.zeros(0),
+        hops=extra[0][chosen],
+        delay=extra[1][chosen],
+        moved=extra[2][chosen],
         demand=demand.reshape(2, len(firsts)),
     )
     return merged, choice
 
 
 @compiled
-def _keys(of_flow: Longs, ptr: Longs, rows: Ints, extra: Floats, none: int) -> tuple[Longs, Longs]:
+def _keys(of_flow: Longs, ptr: Longs, rows: Ints, kind: Floats, none: int) -> tuple[Longs, Longs]:
     """The graphs of each flow in an order that depends only on their content, and this content as a run of numbers: for
-    each graph its extra hops, negative, then its rows, ascending."""
-    order = np.arange(len(extra), dtype=np.int64)
-    key = np.empty(len(rows) + len(extra), dtype=np.int64)
+    each graph the kind of its costs, negative, then its rows, ascending."""
+    order = np.arange(len(kind), dtype=np.int64)
+    key = np.empty(len(rows) + len(kind), dtype=np.int64)
     for f in range(len(of_flow) - 1):
         first, last = of_flow[f], of_flow[f + 1]
         for g in range(first, last):
             rows[ptr[g] : ptr[g + 1]].sort()
         for i in range(first + 1, last):
             j = i
-            while j > first and _before(ptr, rows, extra, order[j], order[j - 1]):
+            while j > first and _before(ptr, rows, kind, order[j], order[j - 1]):
                 order[j], order[j - 1] = order[j - 1], order[j]
                 j -= 1
         at = ptr[first] + first
         for i in range(first, last):
             g = order[i]
-            key[at] = -1 - np.int64(extra[g])
+            key[at] = -1 - np.int64(kind[g])
             at += 1
             for j in range(ptr[g], ptr[g + 1]):
                 key[at] = rows[j]
@@ -221,10 +237,10 @@ def _keys(of_flow: Longs, ptr: Longs, rows: Ints, extra: Floats, none: int) -> t
 
 
 @compiled
-def _before(ptr: Longs, rows: Ints, extra: Floats, a: int, b: int) -> bool:
-    """Whether graph a comes before b: the shorter first, then the one with fewer rows, then by rows."""
-    if extra[a] != extra[b]:
-        return bool(extra[a] < extra[b])
+def _before(ptr: Longs, rows: Ints, kind: Floats, a: int, b: int) -> bool:
+    """Whether graph a comes before b: by the kind of their costs, then the one with fewer rows, then by rows."""
+    if kind[a] != kind[b]:
+        return bool(kind[a] < kind[b])
     sizes = ptr[a + 1] - ptr[a], ptr[b + 1] - ptr[b]
     if sizes[0] != sizes[1]:
         return bool(sizes[0] < sizes[1])

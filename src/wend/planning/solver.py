@@ -1,12 +1,15 @@
 """HiGHS with arrays for input and output. It uses one thread, so the same model gives the same solution."""
 
+from pathlib import Path
 from typing import NamedTuple
 
 import highspy
 import numpy as np
 
-from wend.model.errors import WendError
+from wend.model.errors import ConfigError, WendError
 from wend.planning.arrays import Flags, Floats, Ints
+
+FREE = highspy.kHighsInf
 
 
 class LpSolution(NamedTuple):
@@ -64,6 +67,21 @@ class LinearProgram:
 
     def cost(self, columns: Ints, cost: Floats) -> None:
         self.highs.changeColsCost(len(columns), columns.astype(np.int32), cost)
+
+    def name(self, columns: list[str], rows: list[str]) -> None:
+        """Name all columns and rows, for `write`."""
+        for number, column in enumerate(columns):
+            self.highs.passColName(number, column)
+        for number, row in enumerate(rows):
+            self.highs.passRowName(number, row)
+
+    def write(self, path: Path) -> None:
+        """Write the program as LP or MPS, by the ending of the name."""
+        if not path.parent.is_dir() or self.highs.writeModel(str(path)) == highspy.HighsStatus.kError:
+            raise ConfigError(f"cannot write {path}")
+
+    def set(self, row: int, column: int, value: float) -> None:
+        self.highs.changeCoeff(row, column, value)
 
     def bound(self, column: int, lower: float, upper: float) -> None:
         self.highs.changeColBounds(column, lower, upper)

@@ -37,6 +37,16 @@ def measured_workload(tables: str, names: Sequence[str]) -> "FlowWorkload":
     return workload_of(measured_flows(read_workload(None, folder)), names, tables)
 
 
+def parse_k(text: str) -> int | None:
+    """The number of `--k`; None for `auto`."""
+    if text == "auto":
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise ConfigError(f"--k must be a number or auto, got {text!r}") from None
+
+
 def _folder_of(tables: str, job: str, table: str) -> str:
     """The folder that has a table: this one, or that of the job in it."""
     from wend.pipeline.storage.job_folders import local_path

@@ -13,7 +13,7 @@ import typer
 from wend.console.options import TOPOLOGIES, Degree, Json, Peers, Seed, Topology
 from wend.console.outputs import Overwrite, check_file, check_out, drafted, write_text
 from wend.console.plan import load_command, push_command, watch_command
-from wend.console.plan.measured_input import measured_links, measured_workload
+from wend.console.plan.measured_input import measured_links, measured_workload, parse_k
 from wend.console.scenario_flags import overlay_of_flags
 from wend.console.show import compiling, counted, facts, messages, output, percent, remark, stoppable
 from wend.model.errors import ConfigError
@@ -22,6 +22,7 @@ from wend.model.rates import Rate, parse_rate
 if TYPE_CHECKING:
     from wend.model.plan import Plan
     from wend.planning.flow_network import FlowNetwork
+    from wend.planning.flow_workload import FlowWorkload
     from wend.topology.graph import Overlay
 
 SHOWN = 10
@@ -39,6 +40,32 @@ PeerCapacity = Annotated[
         help="The rate at which peers can receive, if the topology states none, or `links` for the sum of their links."
     ),
 ]
+WorkloadFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Flows, as JSON lines or Parquet (see `wend plan workload`).")
+]
+Tables = Annotated[
+    str | None,
+    typer.Option(
+        "--from", metavar="DIR", help="Plan for measured links and flows: the folder of tables that `wend data` wrote."
+    ),
+]
+GoalName = Annotated[str, typer.Option(help="balance, min-usage, min-delay, or blend:B with B the weight of balance.")]
+DefaultDeadline = Annotated[
+    str | None,
+    typer.Option(help="Deadline of flows that state none: 200ms, or 3x the shortest delay of each receiver."),
+]
+ModelFile = Annotated[
+    Path | None,
+    typer.Option("--write-model", metavar="FILE", help="Also write the linear model, for other solvers: .lp or .mps."),
+]
+Ranking = Annotated[str, typer.Option(help="Ranking of candidate paths: bottleneck-disjoint, capacity or rejecting.")]
+PathCount = Annotated[
+    str,
+    typer.Option("--k", help="The most paths to each receiver; `auto` takes the least with which everything fits."),
+]
+MaxLoad = Annotated[
+    float, typer.Option(min=0.0, max=1.0, help="The highest load of a link or peer, as a share of its capacity.")
+]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a plan.")]
 
 
@@ -53,21 +80,12 @@ def register(app: typer.Typer) -> None:
 def make(
     context: typer.Context,
     topology: TopologyName = None,
-    workload: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Flows, as JSON lines or Parquet (see `wend plan workload`).")
-    ] = None,
-    tables: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="DIR",
-            help="Plan for measured links and flows: the folder of tables that `wend data` wrote.",
-        ),
-    ] = None,
-    goal: Annotated[
-        str, typer.Option(help="min-usage, balance, or blend:B, where B is the weight of balance.")
-    ] = "balance",
-    k: Annotated[int, typer.Option("--k", help="The most paths to each receiver.")] = 5,
+    workload: WorkloadFile = None,
+    tables: Tables = None,
+    goal: GoalName = "balance",
+    k: PathCount = "5",
+    deadline: DefaultDeadline = None,
+    max_load: MaxLoad = 1.0,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the plan to this folder.")] = None,
     overwrite: Overwrite = False,
     link_capacity: LinkCapacity = None,
@@ -76,9 +94,8 @@ def make(
         bool, typer.Option("--partial", help="If not everything fits, plan the most valuable part that does.")
     ] = False,
     survive: Annotated[int, typer.Option(min=0, max=1, help="How many links may fail at a time: 0 or 1.")] = 0,
-    ranking: Annotated[
-        str, typer.Option(help="Ranking of candidate paths: bottleneck-disjoint, capacity or rejecting.")
-    ] = "bottleneck-disjoint",
+    model: ModelFile = None,
+    ranking: Ranking = "bottleneck-disjoint",
     peers: Peers = None,
     degree: Degree = None,
     seed: Seed = None,
@@ -90,11 +107,14 @@ def make(
         raise ConfigError("--from already names links and flows: leave out --topology and --workload")
     if tables is None and (topology is None or workload is None):
         raise ConfigError("a plan needs --topology and --workload, or --from (wend plan --help)")
-    from wend.planning.flow_workload import read_workload
+    from wend.model.flows import NO_DEADLINE, parse_deadline
+    from wend.planning.model_files import check_model_file
     from wend.planning.models import parse_goal
     from wend.planning.planner import make_plan
 
-    objective = parse_goal(goal)
+    objective, most_k = parse_goal(goal), parse_k(k)
+    by_default = NO_DEADLINE if deadline is None else parse_deadline(deadline, "--deadline")
+    check_model_file(model)
     if out is not None:
         check_out(out, overwrite, str(workload or tables))
     if topology is None:
@@ -103,13 +123,14 @@ def make(
     else:
         overlay = overlay_of_flags(topology, peers, degree, seed)
         network = _network(overlay, link_capacity, peer_capacity)
-    flows = (
-        measured_workload(str(tables), network.names) if workload is None else read_workload(workload, network.names)
-    )
+    flows = _flows(workload, tables, network.names).with_deadline(by_default)
     begin = time.perf_counter()
     doing = _working(f"planning {counted(len(flows), 'flow')} on {network.peers} peers", quiet=as_json)
     with stoppable("nothing was written"), doing, compiling():
-        plan = make_plan(network, flows, objective, k, ranking=ranking, partial=partial, survive=survive)
+        plan = make_plan(
+            network, flows, objective, most_k, ranking=ranking, partial=partial, survive=survive, max_load=max_load,
+            model=model,
+        )  # fmt: skip
     remark((*overlay.remarks, *_unlimited(network)))
     if out is not None:
         with drafted(out) as (draft, _):
@@ -214,6 +235,12 @@ def verify(
         raise typer.Exit(2)
 
 
+def _flows(workload: Path | None, tables: str | None, names: tuple[str, ...]) -> "FlowWorkload":
+    from wend.planning.flow_workload import read_workload
+
+    return measured_workload(str(tables), names) if workload is None else read_workload(workload, names)
+
+
 def _network(overlay: "Overlay", link: str | None, peer: str | None) -> "FlowNetwork":
     from wend.planning.flow_network import AGGREGATE, FlowNetwork
 
@@ -309,6 +336,12 @@ def _print(plan: "Plan", wall_s: float | None, where: Path | None) -> None:
         ("", "", ", ".join(f"{name} {percent(share)}" for share, name, _ in full[:3])),
         *_after_failures(plan),
         ("usage", f"{head.usage:g}", f"{head.usage_unit} on links; {head.usage_single:g} with single shortest paths"),
+        (
+            "delay",
+            f"{head.delay_ms:.1f} ms",
+            f"on idle links, on average; {head.delay_ms_single:.1f} ms on single paths",
+        ),
+        *([("late", f"{head.late}", "receivers of flows miss their deadline even on idle links")] if head.late else []),
         ("delivery graphs", f"{head.graphs}", f"for {counted(head.flows, 'flow')}"),
     ]
     if head.partial:

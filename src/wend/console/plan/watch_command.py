@@ -9,7 +9,7 @@ import typer
 
 from wend.console.options import Json
 from wend.console.peer_options import Keys, RootFile, TokenFile, key_options
-from wend.console.plan.measured_input import measured_links, measured_workload
+from wend.console.plan.measured_input import measured_links, measured_workload, parse_k
 from wend.console.plan.push_command import Addresses, AddressFile, Before, Tolerance
 from wend.model.errors import ConfigError, WendError
 from wend.model.units import SECOND, parse_duration
@@ -39,7 +39,7 @@ def watch(
         ),
     ] = 20.0,
     goal: Annotated[str, typer.Option(help="As in `wend plan`.")] = "balance",
-    k: Annotated[int, typer.Option("--k", help="The most paths to each receiver.")] = 5,
+    k: Annotated[str, typer.Option("--k", help="As in `wend plan`.")] = "5",
     survive: Annotated[int, typer.Option(min=0, max=1, help="As in `wend plan`.")] = 0,
     link_capacity: Annotated[
         str | None, typer.Option(help="Capacity of links for which nothing was measured: 40msg/s, 10Mbit/s.")
@@ -67,7 +67,7 @@ def watch(
     if period_s <= 0 or (last_ns is not None and last_ns <= 0):
         raise ConfigError("--every and --last must be above 0")
     watcher = PlanMonitor(
-        out, parse_goal(goal), k, survive, change / 100, urls, settings, key_options(keys, root, token)
+        out, parse_goal(goal), parse_k(k), survive, change / 100, urls, settings, key_options(keys, root, token)
     )
     while True:
         since_ns = 0 if last_ns is None else time.time_ns() - last_ns
@@ -91,7 +91,7 @@ class PlanMonitor:
         self,
         out: Path,
         goal: "Goal",
-        k: int,
+        k: int | None,
         survive: int,
         noticeable: float,
         urls: list[str],
@@ -112,11 +112,11 @@ class PlanMonitor:
         flows = measured_workload(measured, network.names)
         plan = self._plan()
         if plan is None:
-            return self._plan_again(network, flows, ["there is no plan yet"], {})
+            return self._plan_again(network, flows, ["there is no plan yet"], {}, None)
         changed = changes_since(plan, network, flows)
         about = changed._asdict()
         if why := changed.reasons(self._noticeable):
-            return self._plan_again(network, flows, why, about)
+            return self._plan_again(network, flows, why, about, plan)
         sentence = f"the plan stays: {changed}; above {100 * self._noticeable:g} % it would be made again"
         return {"replanned": False, "pushed": False, "why": [], "changes": about, "sentence": sentence}
 
@@ -126,14 +126,29 @@ class PlanMonitor:
         return read_plan(self._out) if (self._out / "plan.json").exists() else None
 
     def _plan_again(
-        self, network: "FlowNetwork", flows: "FlowWorkload", why: list[str], about: dict[str, Any]
+        self,
+        network: "FlowNetwork",
+        flows: "FlowWorkload",
+        why: list[str],
+        about: dict[str, Any],
+        running: "Plan | None",
     ) -> dict[str, Any]:
         from wend.console.plan.push_command import run_push
+        from wend.planning.plan_changes import moves_between
         from wend.planning.planner import make_plan
 
-        plan = make_plan(network, flows, self._goal, self._k, survive=self._survive)
+        plan = make_plan(
+            network, flows, self._goal, self._k, survive=self._survive, partial=not self._survive, running=running
+        )
         outcome = {"replanned": True, "pushed": False, "why": why, "changes": about, "plan": plan.id}
         because = f"planned again, because {' and '.join(why)}; fullest {100 * plan.head.highest_load:.0f} %"
+        if running is not None:
+            moves = moves_between(running, plan)
+            outcome["moved"] = moves._asdict()
+            because += f"; {moves.flows} of {moves.common} flows move"
+        if plan.head.partial:
+            outcome["partial"] = plan.head.value / plan.head.whole_value
+            because += f"; not everything fits: {100 * plan.head.value / plan.head.whole_value:.1f} % of the value does"
         if self._urls and plan.id in self._worse:
             return outcome | {"sentence": f"{because}; it was rolled back before, and is not pushed again"}
         if self._urls:

@@ -113,6 +113,8 @@ def needed_capacity(graph: CsrGraph, messages: Iterable[Message], k: int) -> flo
         ptr=np.concatenate(([0], np.cumsum([len(m) for m in members]))).astype(np.int64),
         rows=np.fromiter(chain.from_iterable(members), dtype=np.int32),
         hops=np.zeros(count * k),
+        delay=np.zeros(count * k),
+        moved=np.zeros(count * k),
         demand=np.array([list(flows.values()), [0] * count], dtype=float),
         usage_unit=MESSAGES,
         unit=np.zeros(len(degree), dtype=np.int32),

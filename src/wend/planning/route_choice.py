@@ -1,0 +1,202 @@
+"""The choice of routes: candidate graphs, the least k with which the workload fits, and the shares of the graphs.
+
+A plan that follows a running one has the graphs of that one as further candidates. For each of them its part of the
+flow is a flow of its own here, which moves if it leaves its graph. So the moved demand is linear, and a flow with
+several graphs may move in part.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from wend.model.errors import ConfigError
+from wend.planning.arrays import TOLERANCE, Floats, Ints, Longs, offsets, owners
+from wend.planning.candidate_paths import CandidatePaths, PathSearch
+from wend.planning.delivery_graphs import DeliveryGraphs, Find, chosen, delivery_graphs, gather, in_time
+from wend.planning.flow_network import CsrGraph, FlowNetwork
+from wend.planning.flow_workload import FlowWorkload
+from wend.planning.graph_delays import graph_delays
+from wend.planning.models import Goal, solve
+from wend.planning.path_ranking import BOTTLENECK_DISJOINT
+from wend.planning.path_ranking import ranking as ranking_of
+from wend.planning.problem import Problem, problem_of
+
+MOST_K = 100
+"""The highest k that `--k auto` tries, as in the thesis (section 3.2)."""
+
+RunningGraphs = list[list[tuple[Ints, int, float]]]
+"""For each flow the arcs, levels and shares of its graphs in the running plan."""
+
+
+class Allocation(NamedTuple):
+    """The delivery graphs in use, and the share of its flow that each carries."""
+
+    graphs: DeliveryGraphs
+    shares: Floats
+
+
+class Candidates(NamedTuple):
+    """The graphs that a plan may use, and the shortest-path tree of each flow."""
+
+    graphs: DeliveryGraphs
+    single: DeliveryGraphs
+    problem: Problem
+    k: int
+
+
+class Choice(NamedTuple):
+    candidates: Candidates
+    used: Allocation | None
+    """None if the workload does not fit."""
+
+
+def choose_routes(
+    network: FlowNetwork,
+    workload: FlowWorkload,
+    goal: Goal,
+    k: int | None,
+    *,
+    ranking: str = BOTTLENECK_DISJOINT,
+    max_load: float = 1.0,
+    running: RunningGraphs | None = None,
+) -> Choice:
+    """The best shares of the candidates of this k; with None, of the least k with which the workload fits."""
+    find = ranking_of(ranking)
+    if k is not None:
+        made = candidates(network, workload, k, find, running)
+        return Choice(made, _allocation(made, goal, max_load, running))
+    if ranking == BOTTLENECK_DISJOINT:
+        find = PathSearch()
+    counter = _PathCounter(find)
+    for least in range(1, MOST_K + 1):
+        made = candidates(network, workload, least, counter.find, running)
+        used = _allocation(made, goal, max_load, running)
+        if used is not None or counter.most < least:
+            break  # it fits, or no receiver has a further path
+    return Choice(made, used)
+
+
+class _PathCounter:
+    """Notes the most paths to a receiver in the last search."""
+
+    def __init__(self, find: Find) -> None:
+        self._find = find
+        self._k = 0
+        self.most = 0
+
+    def find(self, graph: CsrGraph, source: int, receivers: Ints, k: int) -> CandidatePaths:
+        paths = self._find(graph, source, receivers, k)
+        if k != self._k:
+            self._k, self.most = k, 0
+        self.most = max(self.most, int(np.diff(paths.first).max(initial=0)))
+        return paths
+
+
+def candidates(
+    network: FlowNetwork, workload: FlowWorkload, k: int, find: Find, running: RunningGraphs | None = None
+) -> Candidates:
+    """The graphs of each flow that are late for the fewest receivers, with those of a running plan: first on idle
+    links, then with some waiting."""
+    graphs = delivery_graphs(network, workload, k, find)
+    single = chosen(graphs, graphs.of_flow[:-1])
+    if running is not None:
+        graphs = union(graphs, running)
+    if np.isfinite(workload.deadline).any():
+        for waits in (False, True):
+            delays = graph_delays(network, workload, graphs.of_flow, graphs.ptr, graphs.arcs)
+            late = delays.late_if_waiting if waits else delays.late
+            graphs = chosen(graphs, np.flatnonzero(in_time(graphs, late)))
+    return Candidates(graphs, single, problem_of(network, workload, graphs), k)
+
+
+def _allocation(made: Candidates, goal: Goal, max_load: float, running: RunningGraphs | None) -> Allocation | None:
+    if running is None:
+        solution = solve(made.problem, goal, most=max_load)
+        shares = None if solution is None else solution.shares
+    else:
+        shares = _shares_near(made, goal, max_load, running)
+    return None if shares is None else used_of(made.graphs, shares)
+
+
+def used_of(graphs: DeliveryGraphs, shares: Floats) -> Allocation:
+    return Allocation(chosen(graphs, np.flatnonzero(shares > 0)), shares[shares > 0])
+
+
+# ---------------------------------------------------------------- a running plan
+
+
+def union(graphs: DeliveryGraphs, running: RunningGraphs) -> DeliveryGraphs:
+    """The candidates of each flow, and after them its graphs of the running plan that are not among them."""
+    arcs: list[Ints] = []
+    levels: list[int] = []
+    counts: list[int] = []
+    for flow, own in enumerate(running):
+        first, last = int(graphs.of_flow[flow]), int(graphs.of_flow[flow + 1])
+        each = [graphs.arcs[graphs.ptr[g] : graphs.ptr[g + 1]] for g in range(first, last)]
+        known = {_key(tree) for tree in each}
+        added = [(tree, level) for tree, level, _ in own if _key(tree) not in known]
+        arcs += [*each, *(tree for tree, _ in added)]
+        levels += [*graphs.level[first:last].tolist(), *(level for _, level in added)]
+        counts.append(len(each) + len(added))
+    flat = np.concatenate(arcs).astype(np.int32)
+    return DeliveryGraphs(
+        offsets(counts), offsets([len(tree) for tree in arcs]), flat, np.array(levels, dtype=np.int32)
+    )
+
+
+def _key(arcs: Ints) -> bytes:
+    return np.sort(arcs).astype(np.int32).tobytes()
+
+
+class _SubFlows(NamedTuple):
+    """The parts of flows: for each its flow, its share of the flow, and its graph in the running plan or -1."""
+
+    flow: Longs
+    share: Floats
+    graph: Longs
+
+
+def _sub_flows(graphs: DeliveryGraphs, running: RunningGraphs) -> _SubFlows:
+    rows: list[tuple[int, float, int]] = []
+    for flow, own in enumerate(running):
+        first, last = int(graphs.of_flow[flow]), int(graphs.of_flow[flow + 1])
+        numbers = {_key(graphs.arcs[graphs.ptr[g] : graphs.ptr[g + 1]]): g for g in range(first, last)}
+        mine = [(flow, share, numbers[_key(tree)]) for tree, _, share in own if _key(tree) in numbers]
+        whole = sum(share for _, share, _ in mine)
+        if whole > 1 - TOLERANCE:
+            rows += [(flow, share / whole, graph) for _, share, graph in mine]
+        else:
+            rows += [*mine, (flow, 1 - whole, -1)]
+    flows, shares, numbers_of = zip(*rows, strict=True)
+    return _SubFlows(np.array(flows, dtype=np.int64), np.array(shares), np.array(numbers_of, dtype=np.int64))
+
+
+def _shares_near(made: Candidates, goal: Goal, max_load: float, running: RunningGraphs) -> Floats | None:
+    """The shares of a plan that moves as little as the goal allows."""
+    problem, graphs = made.problem, made.graphs
+    subs = _sub_flows(graphs, running)
+    of_sub = offsets(np.diff(graphs.of_flow)[subs.flow])
+    numbers = np.arange(of_sub[-1]) + np.repeat(graphs.of_flow[subs.flow] - of_sub[:-1], np.diff(of_sub))
+    whose = owners(of_sub)
+    ptr = offsets(np.diff(problem.ptr)[numbers])
+    split = problem._replace(
+        of_flow=of_sub,
+        ptr=ptr,
+        rows=gather(problem.ptr, problem.rows, numbers, ptr),
+        hops=problem.hops[numbers],
+        delay=problem.delay[numbers],
+        moved=((subs.graph[whose] >= 0) & (subs.graph[whose] != numbers)).astype(float),
+        demand=problem.demand[:, subs.flow] * subs.share,
+    )
+    solution = solve(split, goal, most=max_load, stays=True)
+    if solution is None:
+        return None
+    weights = solution.shares * subs.share[whose]
+    return np.asarray(np.bincount(numbers, weights=weights, minlength=len(problem.hops)), dtype=np.float64)
+
+
+def check_limits(k: int | None, max_load: float) -> None:
+    if k is not None and k < 1:
+        raise ConfigError(f"k must be at least 1, got {k}")
+    if not 0 < max_load <= 1:
+        raise ConfigError(f"the highest load must be above 0 and at most 1, got {max_load:g}")
