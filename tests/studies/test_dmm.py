@@ -1,13 +1,16 @@
 """Section VI of dmm: the workload is the paper's, what is due is found by brute force, and rows add up."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from tests.drivers.sim.delivery_accounts import brute_force
 from wend.drivers.sim.dht_workload import Workload
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND
-from wend.studies.claims import judge, load_claims
+from wend.studies.claims import Estimate, judge, load_claims
 from wend.studies.dmm.crash import CRASH_METRICS, CrashTrial, crash_setting, recovery_s, run_crash
 from wend.studies.dmm.range_workload import (
     ATTRIBUTES,
@@ -22,7 +25,8 @@ from wend.studies.dmm.range_workload import (
 from wend.studies.dmm.runs import STRATEGIES, play
 from wend.studies.dmm.study import DMM_STUDY
 from wend.studies.dmm.trials import SCALE_METRICS, TRIALS, ScaleTrial, run_scale, scale_setting
-from wend.studies.study_run import study_runs
+from wend.studies.study_report import write_report
+from wend.studies.study_run import StudyResults, study_runs
 
 SMALL = {"peers": 40, "subscriptions": 60, "publishers": 8, "domains": 3}
 PEERS = np.arange(50)
@@ -221,6 +225,34 @@ def test_the_table_of_sensitivity_has_rows_for_the_open_choices_and_three_topolo
     assert {getattr(each, "density", 0.7) for each in found} == {0.4, 0.7, 1.0}
     assert {getattr(each, "cache_place", "last") for each in found} == {"last", "publisher", "every-arrival"}
     assert {getattr(each, "crash_s", 120.0) for each in found} == {120.0, 400.0}
+
+
+def test_the_report_shows_settings_as_rows_and_one_topology(tmp_path: Path) -> None:
+    size = DMM_STUDY.size("smoke")
+    table = next(table for table in DMM_STUDY.tables if table.name == "Sensitivity-crash")
+    estimates = {
+        (size.setting(fields), "recovery_s"): Estimate(10.0 * at, None, 1)
+        for at, (_, fields) in enumerate(table.columns)
+    }
+    results = StudyResults(
+        study=replace(DMM_STUDY, figures=(), tables=(table,)),
+        size=size,
+        claims=[],
+        estimates=estimates,
+        left_out=[],
+        runs=4,
+        ran=4,
+        failures=[],
+        code="c0de",
+        elapsed_s=1.0,
+        simulated_wall_s=1.0,
+    )
+    write_report(results, tmp_path)
+    text = (tmp_path / "report.md").read_text()
+    for at, (label, _) in enumerate(table.columns):
+        assert f"| {label} | {10 * at}" in text
+    assert "1 topology on" in text
+    assert "1 topologies" not in text + (tmp_path / "report.html").read_text()
 
 
 def test_a_small_run_does_not_answer_for_the_largest() -> None:
