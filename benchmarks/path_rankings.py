@@ -23,7 +23,7 @@ from wend.topology.graph import Overlay
 
 PEERS, DEGREE, MESSAGES = 30, 5, 60
 SEEDS = range(1, 6)
-MOST_K = 8
+MAX_K = 8
 OVERLOADS = (1.25, 1.5, 2.0)
 """The offered load: the highest load of single shortest paths."""
 
@@ -32,7 +32,7 @@ class RankedPlans(NamedTuple):
     """One ranking on one network and workload."""
 
     paths_s: float
-    """Seconds of CPU for `MOST_K` paths to each receiver, and the trees."""
+    """Seconds of CPU for `MAX_K` paths to each receiver, and the trees."""
     loads: tuple[float, ...]
     """The highest load of the balanced plan with k = 1, 2, ..., in units of that of single shortest paths."""
 
@@ -60,9 +60,9 @@ def compare(seed: int) -> dict[str, RankedPlans]:
     plans = {}
     for name in RANKINGS:
         began = process_time()
-        graphs = delivery_graphs(network, flows, MOST_K, ranking(name))
+        graphs = delivery_graphs(network, flows, MAX_K, ranking(name))
         paths_s = process_time() - began
-        each = [balance(problem_of(network, flows, up_to(graphs, k))).y / single for k in range(1, MOST_K + 1)]
+        each = [balance(problem_of(network, flows, up_to(graphs, k))).y / single for k in range(1, MAX_K + 1)]
         five = problem_of(network, flows, up_to(graphs, 5))
         best = optimised(five, (USAGE, DELAY), limit=balance(five).y * (1 + TIGHT))
         assert best is not None, "the balanced plan keeps the limit"
@@ -74,12 +74,12 @@ def main() -> None:
     compare(0)  # compiles
     runs = [compare(seed) for seed in SEEDS]
     needed = " | ".join(f"k at {overload:g} x" for overload in OVERLOADS)
-    print(f"| ranking | {needed} | load, k = 2 | load, k = 5 | load, k = {MOST_K} | delay, k = 5 | paths |")
+    print(f"| ranking | {needed} | load, k = 2 | load, k = 5 | load, k = {MAX_K} | delay, k = 5 | paths |")
     print("| --- " * (len(OVERLOADS) + 6) + "|")
     for name in RANKINGS:
         each = [run[name] for run in runs]
         cells = [_needed([plans.required_k(overload) for plans in each]) for overload in OVERLOADS]
-        cells += [f"{np.mean([plans.loads[k - 1] for plans in each]):.3f}" for k in (2, 5, MOST_K)]
+        cells += [f"{np.mean([plans.loads[k - 1] for plans in each]):.3f}" for k in (2, 5, MAX_K)]
         cells.append(f"{np.mean([plans.delay for plans in each]):.2f}")
         print(f"| {name} | {' | '.join(cells)} | {1000 * np.mean([plans.paths_s for plans in each]):.0f} ms |")
 

@@ -48,6 +48,7 @@ def verdict(text: str, **per_strategy: Any) -> ClaimResult:
         ("=", 0.10, True), ("=", 0.12, True), ("=", 0.08, True), ("=", 0.121, False), ("=", 0.079, False),
         (">=", 0.08, True), (">=", 0.5, True), (">=", 0.079, False),
         ("<=", 0.12, True), ("<=", -1.0, True), ("<=", 0.121, False),
+        (">", 0.101, True), (">", 0.1, False), (">", 0.099, False), ("<", 0.099, True), ("<", 0.1, False),
     ],
 )  # fmt: skip
 def test_relations(rel: Any, ours: float, expected: bool) -> None:

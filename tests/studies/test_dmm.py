@@ -1,14 +1,17 @@
 """Section VI of dmm: the workload is the paper's, what is due is found by brute force, and rows add up."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from tests.drivers.sim.delivery_accounts import brute_force
 from wend.drivers.sim.dht_workload import Workload
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND
-from wend.studies.claims import load_claims
-from wend.studies.dmm.crash import CRASH_METRICS, CRASH_NS, CrashTrial, crash_setting, recovery_s, run_crash
+from wend.studies.claims import Estimate, judge, load_claims
+from wend.studies.dmm.crash import CRASH_METRICS, CrashTrial, crash_setting, recovery_s, run_crash
 from wend.studies.dmm.range_workload import (
     ATTRIBUTES,
     HIGHEST,
@@ -22,7 +25,8 @@ from wend.studies.dmm.range_workload import (
 from wend.studies.dmm.runs import STRATEGIES, play
 from wend.studies.dmm.study import DMM_STUDY
 from wend.studies.dmm.trials import SCALE_METRICS, TRIALS, ScaleTrial, run_scale, scale_setting
-from wend.studies.study_run import study_runs
+from wend.studies.study_report import write_report
+from wend.studies.study_run import StudyResults, study_runs
 
 SMALL = {"peers": 40, "subscriptions": 60, "publishers": 8, "domains": 3}
 PEERS = np.arange(50)
@@ -144,13 +148,13 @@ def test_those_who_crashed_before_a_publication_are_not_due() -> None:
     trial = CrashTrial("direct", crashed=10, **SMALL)
     setting = crash_setting(trial, 1)
     (change,) = setting.workload.changes
-    assert (change.time_ns, len(set(change.peers))) == (CRASH_NS, 10)
+    assert (change.time_ns, len(set(change.peers))) == (trial.crash_ns, 10)
     rows = zip(*setting.due, strict=True)
     pairs = [(setting.workload.publications[event], setting.workload.subscriptions[one]) for event, one in rows]
-    after = [(event, one) for event, one in pairs if event.time_ns >= CRASH_NS]
+    after = [(event, one) for event, one in pairs if event.time_ns >= trial.crash_ns]
     assert len(after) > 20
     assert not any(peer in change.peers for event, one in after for peer in (event.peer, one.peer))
-    assert any(one.peer in change.peers for event, one in pairs if event.time_ns < CRASH_NS)
+    assert any(one.peer in change.peers for event, one in pairs if event.time_ns < trial.crash_ns)
     found = run_crash(trial, 1)
     assert found.keys() <= set(CRASH_METRICS)
     assert found["recovery_s"] == 0.0
@@ -178,7 +182,7 @@ def test_every_claim_names_trials_metrics_and_figures_that_there_are() -> None:
     places = {figure.name for figure in DMM_STUDY.figures} | {table.name for table in DMM_STUDY.tables}
     metrics = {kind.name: set(kind.metrics) for kind in TRIALS.kinds}
     claims = load_claims("dmm")
-    assert len(claims) == 17
+    assert len(claims) == 24
     for claim in claims:
         assert claim.figure in places, claim.id
         for part in claim.parts:
@@ -201,7 +205,91 @@ def test_every_figure_shows_metrics_of_its_trials_with_rendezvous_and_the_bound(
                 assert all(point.metric in metrics[point.fields["kind"]] for point in points), figure.name
         assert "rendezvous" in shown, figure.name
         assert "direct" in shown or figure.name in ("20", "20-large"), figure.name  # the bound stores nothing
+    of_default = {figure.name for figure in DMM_STUDY.figures_at(DMM_STUDY.size("default"))}
+    assert {f"{number}-10k" for number in (9, 12, 16, 21, 22, 23)} < of_default
     runs = study_runs(DMM_STUDY, size, load_claims("dmm"), DMM_STUDY.strategies())
     assert {run.fields.strategy for run in runs} == {*STRATEGIES, "direct"}  # type: ignore[union-attr]
-    most = {"smoke": 400, "default": 5000, "full": 50_000}[name]
+    most = {"smoke": 400, "default": 10_000, "full": 50_000}[name]
     assert max(run.fields.peers for run in runs) == most  # type: ignore[union-attr]
+
+
+def test_the_table_of_sensitivity_has_rows_for_the_open_choices_and_three_topologies() -> None:
+    size = DMM_STUDY.size("default")
+    tables = {table.name: table for table in DMM_STUDY.tables}
+    rows = [fields for name in ("Sensitivity", "Sensitivity-crash") for _, fields in tables[name].columns]
+    runs = study_runs(DMM_STUDY, size, load_claims("dmm"), DMM_STUDY.strategies())
+    assert all([run.seed for run in size.runs(fields)] == [1, 2, 3] for fields in rows)
+    assert all(run in runs for fields in rows for run in size.runs(fields))
+    found = [TRIALS.trial(fields, 1).fields for fields in rows]
+    assert {getattr(each, "candidates", 32) for each in found} == {8, 32}
+    assert {getattr(each, "density", 0.7) for each in found} == {0.4, 0.7, 1.0}
+    assert {getattr(each, "cache_place", "last") for each in found} == {"last", "publisher", "every-arrival"}
+    assert {getattr(each, "crash_s", 120.0) for each in found} == {120.0, 400.0}
+
+
+def test_the_report_shows_settings_as_rows_and_one_topology(tmp_path: Path) -> None:
+    size = DMM_STUDY.size("smoke")
+    table = next(table for table in DMM_STUDY.tables if table.name == "Sensitivity-crash")
+    estimates = {
+        (size.setting(fields), "recovery_s"): Estimate(10.0 * at, None, 1)
+        for at, (_, fields) in enumerate(table.columns)
+    }
+    results = StudyResults(
+        study=replace(DMM_STUDY, figures=(), tables=(table,)),
+        size=size,
+        claims=[],
+        estimates=estimates,
+        left_out=[],
+        runs=4,
+        ran=4,
+        failures=[],
+        code="c0de",
+        elapsed_s=1.0,
+        simulated_wall_s=1.0,
+    )
+    write_report(results, tmp_path)
+    text = (tmp_path / "report.md").read_text()
+    for at, (label, _) in enumerate(table.columns):
+        assert f"| {label} | {10 * at}" in text
+    assert "1 topology on" in text
+    assert "1 topologies" not in text + (tmp_path / "report.html").read_text()
+
+
+def test_a_small_run_does_not_answer_for_the_largest() -> None:
+    size = DMM_STUDY.size("smoke")
+    scale = next(claim for claim in load_claims("dmm") if claim.id == "dmm.scale")
+    (fields,) = scale.settings()
+    values = {size.setting(fields): {1: run_scale(ScaleTrial("direct", **SMALL), 1)}}
+    assert judge([scale], values, size)[0].verdict == "not run"
+    large = {size.setting(fields): {1: {"largest": 300_000.0}}}
+    assert judge([scale], large, size)[0].verdict == "met"
+
+
+def test_falling_means_falling() -> None:
+    size = DMM_STUDY.size("default")
+    falls = next(claim for claim in load_claims("dmm") if claim.id == "dmm.per_match.falls")
+    for costs, verdict in (((4.0, 3.0, 2.0, 1.0), "met"), ((4.0, 3.0, 3.0, 1.0), "not met")):
+        values = {
+            size.setting({"kind": "scale", "strategy": "dmm-ar", "cache": True, "subscriptions": count}): {
+                1: {"per_match": cost}
+            }
+            for count, cost in zip((1000, 2000, 5000, 10_000), costs, strict=True)
+        }
+        assert judge([falls], values, size)[0].verdict == verdict
+
+
+def test_detours_and_the_place_of_the_cache_are_counted_apart() -> None:
+    found = run_scale(ScaleTrial("dmm-ar", cache=True, loss=0.0, **SMALL), 1)
+    cold = run_scale(ScaleTrial("dmm-ar", loss=0.0, **SMALL), 1)
+    assert 0 < found["detour_messages"] < cold["detour_messages"]
+    assert run_scale(ScaleTrial("dmm", loss=0.0, **SMALL), 1)["detour_messages"] == 0
+    assert found["messages"] == sum(found[f"{kind}_messages"] for kind in ("publication", "subscription", "cache"))
+    at_publisher = run_scale(ScaleTrial("dmm-ar", cache=True, cache_place="publisher", loss=0.0, **SMALL), 1)
+    assert at_publisher["delivery"] == 1.0
+    assert at_publisher["hops_warm"] != found["hops_warm"]
+
+
+def test_more_routes_and_other_tables_are_other_runs() -> None:
+    plain = run_scale(ScaleTrial("hermes", loss=0.0, **SMALL), 1)
+    for change in ({"candidates": 2}, {"density": 1.0}):
+        assert run_scale(ScaleTrial("hermes", loss=0.0, **SMALL, **change), 1)["delay_s"] != plain["delay_s"]

@@ -99,6 +99,7 @@ class ScenarioFields(TypedDict, total=False):
     domains: dict[str, list[float]]
     delegation: int
     tree_cache: bool
+    tree_cache_place: Literal["last", "publisher", "every-arrival"]
     fan_out: int
     replicas: int
     split_rate: float

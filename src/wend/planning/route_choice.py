@@ -21,7 +21,7 @@ from wend.planning.path_ranking import BOTTLENECK_DISJOINT
 from wend.planning.path_ranking import ranking as ranking_of
 from wend.planning.problem import Problem, problem_of
 
-MOST_K = 100
+MAX_K = 100
 """The highest k that `--k auto` tries, as in the thesis (section 3.2)."""
 
 RunningGraphs = list[list[tuple[Ints, int, float]]]
@@ -68,7 +68,7 @@ def choose_routes(
     if ranking == BOTTLENECK_DISJOINT:
         find = PathSearch()
     counter = _PathCounter(find)
-    for least in range(1, MOST_K + 1):
+    for least in range(1, MAX_K + 1):
         made = candidates(network, workload, least, counter.find, running)
         used = _allocation(made, goal, max_load, running)
         if used is not None or counter.most < least:

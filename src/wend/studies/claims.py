@@ -7,7 +7,7 @@ verdict depends on the mean alone; otherwise few seeds with wide intervals would
 The `claims.toml` of a paper has an entry for each claim:
 
 value, rel, tol   the paper's number, and how Wend's is compared with it: "=" within tol, ">=" or "<=" up to tol,
-                  "factor" up to tol times more or less
+                  ">" or "<" strictly, "factor" up to tol times more or less
 metric, at, of    the metric of a run, the setting (fields of the run), the strategy
 minus, over       another strategy or setting, to subtract or to divide by, seed by seed. A list of values stands for
                   the mean over them, several lists for all combinations, a list of tables for the mean over them
@@ -34,7 +34,7 @@ import msgspec
 from wend.pipeline.sweeps.seed_means import t_quantile
 from wend.studies.study_model import Fields, Size
 
-Relation = Literal["=", ">=", "<=", "factor"]
+Relation = Literal["=", ">=", "<=", ">", "<", "factor"]
 Verdict = Literal["met", "not met", "contradicted", "doubtful", "not run"]
 Values = Mapping[str, Mapping[int, Mapping[str, float | None]]]
 """setting -> seed -> metric -> value"""
@@ -257,6 +257,8 @@ def holds(rel: Relation, ours: float, paper: float, tol: float) -> bool:
         return abs(ours - paper) <= tol + slip
     if rel == "factor":
         return paper <= ours * tol + slip and ours <= paper * tol + slip
+    if rel in (">", "<"):
+        return ours > paper + slip if rel == ">" else ours < paper - slip
     return ours >= paper - tol - slip if rel == ">=" else ours <= paper + tol + slip
 
 

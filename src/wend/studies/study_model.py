@@ -32,6 +32,8 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
     """Fields of every run at this size."""
     by_kind: dict[str, Fields] = {}
     """Fields of every trial of a kind at this size."""
+    seeds_by_kind: dict[str, int] = {}
+    """The number of topologies for kinds of trials that have more or fewer."""
     thin: bool = False
     """Whether axes are reduced to their `thin` values, for a smoke run."""
     leaves_out: frozenset[str] = frozenset()
@@ -39,7 +41,8 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
 
     def runs(self, fields: Fields) -> list[Run]:
         """The runs of one setting. A seed gives the same topology for every strategy."""
-        return [self._run(fields, seed) for seed in range(1, self.seeds + 1)]
+        seeds = self.seeds_by_kind.get(fields.get("kind", ""), self.seeds)
+        return [self._run(fields, seed) for seed in range(1, seeds + 1)]
 
     def setting(self, fields: Fields) -> str:
         run = self._run(fields, 0)
@@ -204,13 +207,14 @@ class MetricRow(msgspec.Struct, frozen=True):
 
 
 class MetricTable(msgspec.Struct, frozen=True):
-    """A table of several metrics. Each column is a setting."""
+    """A table of several metrics. Each column is a setting, or each row."""
 
     name: str
     title: str
     text: str
     columns: Places
     rows: tuple[MetricRow, ...]
+    settings_are_rows: bool = False
 
 
 class Study(msgspec.Struct, frozen=True, kw_only=True):

@@ -151,7 +151,7 @@ def _claim_view(result: ClaimResult, study: Study) -> dict[str, Any]:
 def _part_view(judged: JudgedValue, result: ClaimResult, shares: frozenset[str]) -> dict[str, Any]:
     claim, part = result.claim, judged.part
     percent = not claim.plain
-    sign = {"=": "", ">=": "≥ ", "<=": "≤ ", "factor": ""}[claim.rel]
+    sign = {"=": "", ">=": "≥ ", "<=": "≤ ", ">": "> ", "<": "< ", "factor": ""}[claim.rel]
     tolerance = f" ± {_stated(claim.tol, percent)}" if claim.tol and claim.rel != "factor" else ""
     factor = f", within a factor of {claim.tol:g}" if claim.rel == "factor" else ""
     return {
@@ -180,17 +180,18 @@ def _table_view(table: MetricTable, results: StudyResults) -> dict[str, Any]:
             "paper": "" if paper is None else _stated(paper, row.percent) + (" %" if row.percent else ""),
         }
 
+    columns, rows = [label for label, _ in table.columns], [row.label for row in table.rows]
+    cells = [[cell(row, label, fields) for label, fields in table.columns] for row in table.rows]
+    if table.settings_are_rows:
+        columns, rows, cells = rows, columns, [list(each) for each in zip(*cells, strict=True)]
     return {
         "name": table.name,
         "anchor": anchor(table.name),
         "title": table.title,
         "text": table.text,
-        "columns": [label for label, _ in table.columns],
+        "columns": columns,
         "stated": any(row.paper for row in table.rows),
-        "rows": [
-            {"label": row.label, "cells": [cell(row, label, fields) for label, fields in table.columns]}
-            for row in table.rows
-        ],
+        "rows": [{"label": label, "cells": each} for label, each in zip(rows, cells, strict=True)],
     }
 
 

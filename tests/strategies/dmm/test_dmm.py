@@ -164,11 +164,11 @@ def test_a_dead_hop_is_avoided_before_anybody_notices(strategy: str) -> None:
 
 @pytest.mark.parametrize("strategy", BOTH)
 def test_a_warm_cache_saves_the_walk(strategy: str) -> None:
-    net = with_everybody(strategy)
+    net = with_everybody(strategy, tree_cache_place="publisher")
     net.publish(0, INSIDE)
     net.settle()
     walk = net.sent["SeekLeaf"]
-    assert net.status(0)["cached"] == (1 if strategy == "dmm" else 2)  # no filter is found by b
+    assert net.status(0)["cached"] == (1 if strategy == "dmm" else 3)  # two attributes, and the empty space
     assert net.sent["TreeInfo"] > 0
     net.sent.clear()
     net.publish(0, INSIDE)

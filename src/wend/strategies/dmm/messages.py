@@ -11,7 +11,7 @@ import msgspec
 
 from wend.model.events import Event, PeerId
 from wend.model.units import Nanos
-from wend.protocol.plugins import Refuse
+from wend.protocol.plugins import Refuse, Timer
 from wend.strategies.dmm.spaces import SpaceName
 from wend.strategies.ring.key_based import Entry, EntryId
 from wend.strategies.ring.reverse_paths import Outgoing
@@ -83,6 +83,10 @@ class ToLeaves(EntriesForLeaves, frozen=True, gc=False, tag="dl"):
     """Entries on their way down to the active leaves whose regions they meet."""
 
 
+class ToCachedLeaf(EntriesForLeaves, frozen=True, gc=False, tag="dk"):
+    """Entries for an active leaf that the sender remembers, and whose region contains theirs."""
+
+
 class FromLeaves(EntriesForLeaves, frozen=True, gc=False, tag="dy"):
     """These entries leave the active leaves whose regions they meet."""
 
@@ -105,10 +109,10 @@ class ChildActive(msgspec.Struct, frozen=True, gc=False, tag="dc"):
     route_hops: int = 0
 
 
-Routed = ToLeaves | FromLeaves | GrowNode | ChildActive
+Routed = ToLeaves | ToCachedLeaf | FromLeaves | GrowNode | ChildActive
 
 
-Reply = Outgoing | Routed | Refuse
+Reply = Outgoing | Routed | Refuse | Timer
 """An output of a part of `dmm`. A routed message goes to the owner of the region that it names."""
 
 # ---------------------------------------------------------------- events
@@ -121,7 +125,7 @@ DOWN: Final = 2
 """From a region to its children, to the active leaves that it meets."""
 
 
-class SeekLeaf(msgspec.Struct, frozen=True, gc=False, tag="ds"):
+class SeekLeaf(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="ds"):
     """An event on its way to an active leaf."""
 
     space: SpaceName
@@ -133,9 +137,11 @@ class SeekLeaf(msgspec.Struct, frozen=True, gc=False, tag="ds"):
     state: int
     """0 while it is finding the tree, 1 on its way up, 2 on its way down."""
     cached: bool
-    """Whether the publisher's peer sent it to the leaf directly."""
+    """Whether a peer that remembers the leaf sent it there directly."""
     route_hops: int
     """Since the last region."""
+    last: PeerId | None = None
+    """With `tree_cache_place=last`, after it has found the tree: the last peer before that, which the leaf informs."""
 
 
 class DownPath(msgspec.Struct, frozen=True, gc=False, tag="dd"):
@@ -148,7 +154,7 @@ class DownPath(msgspec.Struct, frozen=True, gc=False, tag="dd"):
 
 
 class TreeInfo(msgspec.Struct, frozen=True, gc=False, tag="di"):
-    """The sender owns this active leaf: the receiver, which publishes there, may send events directly."""
+    """The sender owns this active leaf: the receiver may send events and entries there directly."""
 
     space: SpaceName
     code: str

@@ -9,8 +9,12 @@ that meet its region. It sends the event back along the paths on which the match
 that filters require. A publisher does not know these sets: it publishes an event in the space of each single attribute,
 and the leaves of larger spaces have passed their filters on to one of these.
 
-The peer of a publisher remembers where its events found their leaves (`cache.py`). If the owner of a region fails, a
-replica takes over.
+Peers remember where events found their leaves (`cache.py`, section V-C). As printed, the leaf informs the last peer
+before the walk through the tree; the publisher's peer is the other reading (`tree_cache_place`). If the owner of a
+region fails, a replica takes over.
+
+The paper's filters all require an attribute. Those that do not live in a space without attributes, to which `dmm-ar`
+sends every event once more. Its owner answers the publisher's peer, so that this detour is one message.
 """
 
 from collections.abc import Iterable
@@ -34,7 +38,7 @@ from wend.protocol.plugins import (
     Timer,
     View,
 )
-from wend.strategies.dmm.cache import TreeCache
+from wend.strategies.dmm.cache import LeafUsers, Shortcuts, TreeCache
 from wend.strategies.dmm.messages import (
     DOWN,
     FINDING_TREE,
@@ -50,6 +54,7 @@ from wend.strategies.dmm.messages import (
     Routed,
     SeekLeaf,
     TellAgain,
+    ToCachedLeaf,
     ToLeaves,
     TreeInfo,
     UnknownInSpace,
@@ -66,7 +71,6 @@ from wend.strategies.ring.reverse_paths import Outgoing
 
 CAST = 1024
 """How many pairs of an event and a space a peer remembers, to send the event on once."""
-_TREE_BEACON = "tree-beacon"
 
 
 class Dmm(KeyBasedInterest):
@@ -84,14 +88,16 @@ class Dmm(KeyBasedInterest):
         self._trees = SearchTrees(self._spaces, self._chains, settings.delegation, settings.expiry_ns)
         self._replicas = SpaceReplicas()
         self._cache = TreeCache(settings.tree_expiry_ns)
+        self._users = LeafUsers(self.me, self._cache, settings, self._spaces)
+        self._shortcuts = Shortcuts(self.me, self._cache, self._spaces)
         self._cast = Seen(CAST)
-        self._reminds = False
-        """Whether the timer is set to remind publishers of leaves."""
+        self._detours = 0
 
     def status(self) -> dict[str, int]:
         """`nodes` of search trees that this peer owns, entries in them (`leaf`), entries on their way through here to
         search trees (`tree`) and the `spaces` to which they go, regions of which this peer is a replica (`replicated`),
-        and leaves that its publishers use (`cached`)."""
+        leaves that this peer sends events to directly (`cached`), and messages that it has sent to carry events to the
+        space without attributes (`detours`)."""
         leaves = [node.leaf for node in self._trees.nodes.values() if node.leaf is not None]
         return {
             "nodes": len(self._trees.nodes),
@@ -100,6 +106,7 @@ class Dmm(KeyBasedInterest):
             "spaces": len(self._paths.tables),
             "replicated": len(self._replicas.regions),
             "cached": len(self._cache),
+            "detours": self._detours,
         }
 
     # ---------------------------------------------------------------- subscriptions
@@ -126,11 +133,14 @@ class Dmm(KeyBasedInterest):
                 self._say(now, self._paths.remove(space, sender, [entry.id for entry in entries]))
                 if sender != self.me:
                     self._say(now, self._trees.handle(now, FromLeaves(space, "", sender, entries)))
-            case ToLeaves() | FromLeaves() | GrowNode() | ChildActive():
+                self._say(now, self._shortcuts.withdraw(self._paths.tables, [entry.id for entry in entries]))
+            case ToLeaves() | ToCachedLeaf() | FromLeaves() | GrowNode() | ChildActive():
                 self._route(now, message)
             case LeafBranches():
                 self._replicas.learn(message)
             case TellAgain(space) if space in self._paths.tables:
+                if space and self._users.follow_paths:
+                    self._cache.forget(space)  # its entries went directly to the former owner
                 hop = self._hop(space)
                 is_new = hop != self._paths.tables[space].next_hop
                 self._say(now, self._paths.move(space, hop) if is_new else self._paths.repeat(space))
@@ -138,16 +148,27 @@ class Dmm(KeyBasedInterest):
     def _say(self, now: Nanos, replies: Iterable[Reply]) -> None:
         """Send the messages of a part. This peer handles those for itself at once."""
         for reply in replies:
-            if isinstance(reply, Refuse):
+            if isinstance(reply, Refuse | Timer):
                 self.out.append(reply)
             elif not isinstance(reply, Outgoing):
                 self._route(now, reply)
             elif reply.peer != self.me:
-                self.send(reply.peer, reply.message)
+                self._send_on(now, reply)
             elif isinstance(reply.message, ToLeaves | FromLeaves):
                 self._say(now, self._trees.handle(now, reply.message))
             else:
                 self._hear(now, self.me, reply.message)
+
+    def _send_on(self, now: Nanos, reply: Outgoing) -> None:
+        """Send a message to the next hop, but entries directly to a leaf that this peer remembers."""
+        if not isinstance(reply.message, WantInSpace) or not self._users.follow_paths:
+            self.send(reply.peer, reply.message)
+            return
+        direct, others = self._shortcuts.take(now, reply.message)
+        for peer, message in direct:
+            self.send(peer, message)
+        if others:
+            self.send(reply.peer, WantInSpace(reply.message.space, others))
 
     def _hop(self, space: SpaceName, code: str = "", avoid: Iterable[PeerId] = ()) -> PeerId | None:
         """The next hop towards a region; None if this peer owns it."""
@@ -159,6 +180,9 @@ class Dmm(KeyBasedInterest):
         hop = self._hop(message.space, message.code, avoid)
         if hop is None:
             self._say(now, self._trees.handle(now, message))
+            node = self._trees.nodes.get((message.space, message.code))
+            if node is not None and isinstance(message, ToLeaves | ToCachedLeaf):
+                self._say(now, self._users.inform_of_entries(now, node, message))
         elif message.route_hops < MAX_HOPS:
             self.send(hop, msgspec.structs.replace(message, route_hops=message.route_hops + 1))
 
@@ -175,6 +199,7 @@ class Dmm(KeyBasedInterest):
             self._say(now, self._trees.refresh(now, node))
             if node.key in self._trees.nodes:
                 self._replicate(now, node)
+        self._say(now, self._shortcuts.withdraw(self._paths.tables))
         self._cache.expire(now)
 
     def on_ownership_changed(self, now: Nanos) -> None:
@@ -213,17 +238,34 @@ class Dmm(KeyBasedInterest):
             space = self._spaces[name]
             code = space.code(space.box_of_event(event.attributes))
             self._down(now, name, event, born_ns, 0)
-            cached = self._cache.find(now, name, code) if self._settings.tree_cache else None
-            if cached is None:
-                self._seek(now, SeekLeaf(name, code, event, 0, 0, FINDING_TREE, False, 0), born_ns)
-            elif cached[1] == self.me:
-                self._seek(now, SeekLeaf(name, cached[0], event, 0, 0, UP, True, 0), born_ns)
-            else:
-                self.send(cached[1], SeekLeaf(name, cached[0], event, now - born_ns, 1, UP, True, 1))
+            self._find_tree(now, SeekLeaf(name, code, event, 0, 0, FINDING_TREE, False, 0), born_ns)
 
-    def _seek(self, now: Nanos, message: SeekLeaf, born_ns: Nanos, avoid: tuple[PeerId, ...] = ()) -> None:
+    def _find_tree(self, now: Nanos, message: SeekLeaf, born_ns: Nanos, sender: PeerId | None = None) -> None:
+        """Send an event on towards its first region, or directly to the leaf around it if this peer remembers it."""
+        name, event = message.space, message.event
+        leaf = None
+        if sender is None or (self._users.follow_paths and name):  # else only the publisher's peer uses its cache
+            leaf = self._cache.find(now, name, message.code)
+        if leaf is None:
+            self._seek(now, message, born_ns, sender=sender)
+            return
+        code, owner = leaf
+        last = self.me if self._users.follow_paths else None
+        if owner == self.me:
+            self._seek(now, SeekLeaf(name, code, event, 0, message.hops, UP, True, 0, last), born_ns)
+        else:
+            self._send_event(owner, SeekLeaf(name, code, event, now - born_ns, message.hops + 1, UP, True, 1, last))
+
+    def _seek(
+        self,
+        now: Nanos,
+        message: SeekLeaf,
+        born_ns: Nanos,
+        avoid: tuple[PeerId, ...] = (),
+        sender: PeerId | None = None,
+    ) -> None:
         """Send an event on towards an active leaf."""
-        name, code, event = message.space, message.code, message.event
+        name, code, event, last = message.space, message.code, message.event, message.last
         state, cached, route_hops = message.state, message.cached, message.route_hops
         space = self._spaces[name]
         while True:
@@ -233,27 +275,37 @@ class Dmm(KeyBasedInterest):
                     self.drop_circling(event.id, hop)
                     return
                 hops = message.hops + 1
-                self.send(hop, SeekLeaf(name, code, event, now - born_ns, hops, state, False, route_hops + 1))
+                seek = SeekLeaf(name, code, event, now - born_ns, hops, state, False, route_hops + 1, last)
+                self._send_event(hop, seek)
                 return
+            if state == FINDING_TREE and self._users.follow_paths:
+                last = self.me if sender is None else sender
             node = self._trees.nodes.get((name, code))
             if node is not None:
-                self._at_node(now, node, event, born_ns, message.hops, cached)
+                if node.leaf is not None:
+                    self._say(now, self._users.inform_of_event(now, node, event, state != FINDING_TREE, last, cached))
+                self._at_node(now, node, event, born_ns, message.hops, last)
                 return
+            if not name and not cached:
+                self._say(now, self._users.tell_empty_space(event))
             if state == DOWN or not code:
                 return  # nobody wants it here
             code, state, cached, route_hops = code[:-1], UP, False, 0
 
+    def _send_event(self, peer: PeerId, message: SeekLeaf) -> None:
+        if not message.space and self._spaces.has_detour:
+            self._detours += 1
+        self.send(peer, message)
+
     def _at_node(
-        self, now: Nanos, node: SearchNode, event: Event, born_ns: Nanos, hops: int, cached: bool = False
+        self, now: Nanos, node: SearchNode, event: Event, born_ns: Nanos, hops: int, last: PeerId | None = None
     ) -> None:
-        name = node.space.name
-        if node.leaf is None:
-            for child in node.children_around(event):
-                self._seek(now, SeekLeaf(name, child, event, 0, hops, DOWN, False, 0), born_ns)
+        if node.leaf is not None:
+            self._match(now, node, event, born_ns, hops)
             return
-        if self._settings.tree_cache and self._spaces.publishes_in(name):
-            self._inform(now, node, event.id.publisher, cached)
-        self._match(now, node, event, born_ns, hops)
+        name = node.space.name
+        for child in node.children_around(event):
+            self._seek(now, SeekLeaf(name, child, event, 0, hops, DOWN, False, 0, last), born_ns)
 
     def _match(self, now: Nanos, node: SearchNode, event: Event, born_ns: Nanos, hops: int) -> None:
         """Send an event from an active leaf back along the paths of the entries that match."""
@@ -303,33 +355,9 @@ class Dmm(KeyBasedInterest):
         elif node is not None and (not node.code or node.meets(event)):
             self._match(now, node, event, born_ns, hops)
 
-    # ---------------------------------------------------------------- the cache of publishers
-
-    def _inform(self, now: Nanos, node: SearchNode, publisher: PeerId, cached: bool) -> None:
-        """Tell the publisher's peer of this leaf, unless it knows the leaf."""
-        node.users[publisher] = now
-        if publisher == self.me or not cached:
-            self._tell_leaf(now, node, publisher)
-        if publisher != self.me and not self._reminds:
-            self._reminds = True
-            self.out.append(Timer(now + self._settings.tree_beacon_ns, _TREE_BEACON))
-
-    def _tell_leaf(self, now: Nanos, node: SearchNode, publisher: PeerId) -> None:
-        if publisher == self.me:
-            self._cache.add(now, node.space.name, node.code, publisher)
-        else:
-            self.send(publisher, TreeInfo(node.space.name, node.code))
-
     def on_due(self, now: Nanos, name: str) -> None:
-        """Remind the peers that publish in the leaves here."""
-        self._reminds = False
-        if self.is_stopping:
-            return
-        for node, peer in self._cache.users_of(now, self._trees.nodes.values()):
-            self._reminds = True
-            self._tell_leaf(now, node, peer)
-        if self._reminds:
-            self.out.append(Timer(now + self._settings.tree_beacon_ns, _TREE_BEACON))
+        if not self.is_stopping:
+            self._say(now, self._users.remind(now, self._trees.nodes.values()))
 
     # ---------------------------------------------------------------- messages
 
@@ -343,9 +371,11 @@ class Dmm(KeyBasedInterest):
             born = self.born_ns_of(now, sender, message.age_ns)
             if message.state == FINDING_TREE:
                 self._down(now, message.space, message.event, born, message.hops, sender)
-            self._seek(now, message, born)
+                self._find_tree(now, message, born, sender)
+            else:
+                self._seek(now, message, born)
         elif kind is TreeInfo:
-            if self._spaces.publishes_in(message.space):
+            if self._settings.tree_cache and self._spaces.publishes_in(message.space):
                 self._cache.add(now, message.space, message.code, sender)
         else:
             self._hear(now, sender, message)
@@ -366,7 +396,9 @@ class Dmm(KeyBasedInterest):
                 self.drop_unreached(event.id, peer)
             case WantInSpace(space) | RenewInSpace(space):
                 self._say(now, self._paths.reroute(space, peer, self._hop(space, avoid=(peer,))))
-            case ToLeaves() | FromLeaves() | GrowNode() | ChildActive():
+            case ToLeaves() | ToCachedLeaf() | FromLeaves() | GrowNode() | ChildActive():
+                if isinstance(message, ToCachedLeaf):
+                    self._cache.discard(message.space, message.code)
                 self._route(now, message, (peer,))
 
 

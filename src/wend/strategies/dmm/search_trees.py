@@ -28,6 +28,7 @@ from wend.strategies.dmm.messages import (
     LeafBranches,
     Reply,
     Routed,
+    ToCachedLeaf,
     ToLeaves,
     UnwantInSpace,
     WantInSpace,
@@ -58,7 +59,7 @@ class SearchNode:
         """Try to split the node when it has more entries than this."""
         self.parent_heard_ns = now
         self.users: dict[PeerId, Nanos] = {}
-        """The peers that publish here, and when they last did."""
+        """The peers that know this leaf, and when an event or entry last came from each."""
         self.retired: list[tuple[SpaceName, Entry]] = []
         """After a split: entries that this node has passed on to other spaces, until its children have."""
         self.replicated: tuple[tuple[PeerId, ...], bool, frozenset[PeerId]] | None = None
@@ -90,7 +91,7 @@ class SearchNode:
         return False
 
     def recent_users(self, now: Nanos, expiry_ns: Nanos) -> list[PeerId]:
-        """The peers that have lately published here. The node forgets the others."""
+        """The peers from which events or entries have come lately. The node forgets the others."""
         self.users = {peer: last for peer, last in self.users.items() if last + expiry_ns > now}
         return list(self.users)
 
@@ -156,6 +157,10 @@ class SearchTrees:
         match message:
             case ToLeaves(space, code, back, entries):
                 return self._add(now, space, code, back, entries)
+            case ToCachedLeaf(space, code, back, entries):
+                if (space, code) in self.nodes:
+                    return self._add(now, space, code, back, entries)
+                return [ToLeaves(space, "", back, entries)]  # the region is no longer active
             case FromLeaves(space, code, back, entries):
                 return self._remove(space, code, back, entries)
             case GrowNode(space, code, split):

@@ -1,6 +1,6 @@
 """The settings of `dmm` and `dmm-ar`."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from wend.model.settings import everyday, setting
 from wend.model.units import SECOND, Nanos
@@ -8,7 +8,7 @@ from wend.strategies.ring.key_based import KeyBasedSettings
 
 
 class DmmSettings(KeyBasedSettings, frozen=True, kw_only=True):
-    """Attribute spaces, their search trees, and the cache of leaves at publishers' peers."""
+    """Attribute spaces, their search trees, and the cache of leaves."""
 
     title: ClassVar[str] = "Attribute spaces"
 
@@ -22,11 +22,19 @@ class DmmSettings(KeyBasedSettings, frozen=True, kw_only=True):
         int, setting("How many entries a region of an attribute space holds before it is split.", low=1)
     ] = 1000
     tree_cache: Annotated[
-        bool, setting("Whether the peers of publishers remember where the regions are that their events go to.")
+        bool, setting("Whether peers remember the active leaves of search trees, and send events there directly.")
     ] = True
+    tree_cache_place: Annotated[
+        Literal["last", "publisher", "every-arrival"],
+        setting(
+            "Which peer remembers a leaf: the last one before the walk through the tree (`last`) or the publisher's "
+            "(`publisher`), after a walk; or the publisher's after any arrival, with or without a walk "
+            "(`every-arrival`)."
+        ),
+    ] = "last"
     tree_beacon_ns: ClassVar[Nanos] = 15 * SECOND
-    """How often the owner of a leaf reminds the peers that publish there."""
+    """How often the owner of a leaf reminds the peers that use it."""
     tree_expiry_ns: ClassVar[Nanos] = 30 * SECOND
-    """How long a publisher's peer remembers a leaf without a reminder."""
+    """How long a peer remembers a leaf without a reminder."""
     tree_replicas: ClassVar[int] = 2
     """How many other peers know where the entries of a region came from."""

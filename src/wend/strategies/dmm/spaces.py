@@ -12,7 +12,7 @@ import math
 import struct
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from wend.matching.conjunctions import Conjunction
 from wend.matching.filters import Filter
@@ -204,6 +204,9 @@ def remember(cache: dict[K, V], key: K, value: V) -> None:
 class Spaces:
     """The space of `dmm`, with all attributes that have a domain. A subclass has several spaces."""
 
+    has_detour: ClassVar[bool] = False
+    """Whether every event also goes to a space without attributes, for filters that require none."""
+
     def __init__(self, domains: Mapping[str, NumberDomain]) -> None:
         self._domains = domains
         self._only: SpaceName = tuple(sorted(domains))
@@ -244,6 +247,8 @@ class Spaces:
 
 class AttributeRoots(Spaces):
     """The spaces of `dmm-ar`: one for each set of attributes that a filter requires, and one for each attribute."""
+
+    has_detour: ClassVar[bool] = True
 
     def is_space(self, name: SpaceName) -> bool:
         return name == tuple(sorted(set(name)))

@@ -30,12 +30,16 @@ class CrashTrial(msgspec.Struct, frozen=True):
     loss: float = 0.001
     domains: int = 10
     """Transit domains of the network; each has 505 routers."""
+    crash_s: float = 120.0
+    """The paper's peers crash at 400 s. Here the overlay is settled at the start, and every peer has sent beacons."""
+
+    @property
+    def crash_ns(self) -> Nanos:
+        return round(self.crash_s * SECOND)
 
 
 TABLE_NS: Nanos = 40 * SECOND
 """How often peers probe their routing tables: without ACKs nothing else tells them that an entry is dead."""
-CRASH_NS: Nanos = 120 * SECOND
-"""The paper's peers crash at 400 s. Here the overlay is settled at the start, and every peer has sent beacons."""
 WINDOW_NS: Nanos = 10 * SECOND
 FIRST_WINDOW, LAST_WINDOW = -6, 20
 """Windows of publications before and after the crash."""
@@ -57,7 +61,7 @@ def run_crash(trial: CrashTrial, seed: int) -> Metrics:
     setting = crash_setting(trial, seed)
     played = play(setting, trial.strategy, trial.cache, pastry_table_ns=TABLE_NS)
     times = np.array([event.time_ns for event in setting.workload.publications], dtype=np.int64)
-    windows = (times[setting.due.publication] - CRASH_NS) // WINDOW_NS
+    windows = (times[setting.due.publication] - trial.crash_ns) // WINDOW_NS
     shares = {each: float(played.made[windows == each].mean()) for each in WINDOWS if (windows == each).any()}
     return {
         **{window_name(each): share for each, share in shares.items()},
@@ -81,14 +85,14 @@ def recovery_s(shares: Mapping[int, float]) -> float:
 def crash_setting(trial: CrashTrial, seed: int) -> RunSetting:
     publishers, subscribers = roles(trial.peers, trial.publishers, seed)
     drawn = draw_subscriptions(seed, trial.subscriptions, subscribers)
-    begin = CRASH_NS + FIRST_WINDOW * WINDOW_NS
-    end = CRASH_NS + LAST_WINDOW * WINDOW_NS
+    begin = trial.crash_ns + FIRST_WINDOW * WINDOW_NS
+    end = trial.crash_ns + LAST_WINDOW * WINDOW_NS
     count = -(-(end - begin) // MINUTE_NS)
     publisher, times = rounds(seed, publishers, begin, MINUTE_NS, count)
     inside = times < end
     events = draw_publications(seed, publisher[inside], times[inside])
     crashed = stream(seed, "dmm", "crash").permutation(trial.peers)[: trial.crashed]
-    change = PeerChange(CRASH_NS, "crash", tuple(sorted(crashed.tolist())))
+    change = PeerChange(trial.crash_ns, "crash", tuple(sorted(crashed.tolist())))
     workload = Workload(timed_subscriptions(drawn, 0, SPACING_NS), (), timed_publications(events), (change,))
     return RunSetting(
         trial.peers,

@@ -20,7 +20,7 @@ NAMES = tuple(f"a{at}" for at in range(ATTRIBUTES))
 HIGHEST = 256
 MAX_PREDICATES = 5
 SPACING_NS: Nanos = 10 * MS
-"""Between two subscriptions."""
+"""Between two subscriptions, in all runs."""
 PAUSE_NS: Nanos = 40 * SECOND
 """From the last subscription to the first publications."""
 PERIOD_NS: Nanos = 10 * SECOND

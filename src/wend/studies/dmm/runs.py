@@ -54,6 +54,7 @@ PRINTED: dict[str, Any] = {"hop_acks": False}
 """The paper's peers send messages once, without ACKs."""
 SPACES: dict[str, Any] = {**PRINTED, "domains": {name: [1, HIGHEST, 1] for name in NAMES}, "tree_cache": False}
 CACHED: dict[str, Any] = {"tree_cache": True}
+CachePlace = Literal["last", "publisher", "every-arrival"]
 CACHE_BODIES = frozenset({"TreeInfo"})
 """The messages that fill caches."""
 ROUND_TRIP_NS: Nanos = 2 * SECOND
@@ -104,7 +105,8 @@ class RunOutcome(NamedTuple):
     """-1 if the delivery was not made."""
     hops: Ints
     messages: dict[str, MessageCounts]
-    """By what they are for: `publication`, `subscription`, `cache`, `acks`, `membership`."""
+    """By what they are for: `publication`, `detour`, `subscription`, `cache`, `acks`, `membership`. A detour carries an
+    event to the space without attributes, which no filter of the paper needs."""
     states: dict[str, Ints]
     """By kind: the subscriptions that each peer stores."""
     cpu_s: float
@@ -115,7 +117,7 @@ class RunOutcome(NamedTuple):
         return sum((self.messages.get(each, MessageCounts()) for each in purposes), MessageCounts())
 
 
-def play(setting: RunSetting, name: str, cache: bool, **settings: Any) -> RunOutcome:
+def play(setting: RunSetting, name: str, cache: bool, candidates: int = CANDIDATES, **settings: Any) -> RunOutcome:
     if name == DIRECT:
         return _direct(setting)
     strategy = STRATEGIES[name]
@@ -129,7 +131,7 @@ def play(setting: RunSetting, name: str, cache: bool, **settings: Any) -> RunOut
         seed=setting.seed,
     )
     gc.collect()  # garbage of an earlier run would count as memory of this one
-    contacts = settled_contacts(range(setting.peers), setting.latencies.nearest, CANDIDATES)
+    contacts = settled_contacts(range(setting.peers), setting.latencies.nearest, candidates)
     simulation = DhtSimulation(config, setting.latencies, setting.workload, contacts)
     began = process_time()
     results = simulation.run(setting.end_ns + strategy.drain_ns)
@@ -140,7 +142,7 @@ def play(setting: RunSetting, name: str, cache: bool, **settings: Any) -> RunOut
         made,
         delay,
         hops,
-        _purposes(strategy.routing, results),
+        _without_detours(_purposes(strategy.routing, results), simulation),
         _states(simulation, strategy),
         cpu_s,
         simulation.bytes_per_peer,
@@ -185,6 +187,18 @@ def _purposes(routing: str, results: DhtResults) -> dict[str, MessageCounts]:
     return messages
 
 
+def _without_detours(messages: dict[str, MessageCounts], simulation: DhtSimulation) -> dict[str, MessageCounts]:
+    """Count detours apart from publications. Their share of physical hops is that of overlay messages."""
+    live = [peer.interest.status() for peer in simulation.peers if peer is not None]
+    sent = sum(status.get("detours", 0) for status in live)
+    every = messages.get("publication", MessageCounts())
+    if not sent:
+        return messages
+    physical = round(every.physical * sent / every.sent)
+    publication = MessageCounts(every.sent - sent, every.physical - physical)
+    return {**messages, "publication": publication, "detour": MessageCounts(sent, physical)}
+
+
 def _states(simulation: DhtSimulation, strategy: StudiedStrategy) -> dict[str, Ints]:
     rows: list[tuple[int, int]] = []
     for peer in simulation.peers:
@@ -214,7 +228,7 @@ def roles(peers: int, publishers: int, seed: int) -> tuple[Ints, Ints]:
     return turns[:publishers], turns[publishers:]
 
 
-def place_peers(peers: int, domains: int, seed: int) -> RouterLatencies:
-    """Attach peers to the routers of the paper's transit-stub network, or of one with fewer transit domains."""
-    shape = msgspec.structs.replace(DMM, transit_domains=domains)
+def place_peers(peers: int, domains: int, seed: int, density: float = DMM.transit_density) -> RouterLatencies:
+    """Attach peers to the routers of the paper's transit-stub network, or of one with other transit domains."""
+    shape = msgspec.structs.replace(DMM, transit_domains=domains, transit_density=density)
     return RouterLatencies(transit_stub_table(seed, shape), peers, seed)

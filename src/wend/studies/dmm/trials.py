@@ -5,7 +5,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wend.drivers.sim.dht_workload import Workload
-from wend.model.units import MS, SECOND, Nanos
+from wend.model.units import SECOND, Nanos
 from wend.pipeline.code_hash import PARTS as SIMULATED
 from wend.pipeline.sweeps.trials import TrialKind, Trials
 from wend.studies.dmm.crash import CRASH_METRICS, CrashTrial, run_crash
@@ -23,8 +23,10 @@ from wend.studies.dmm.range_workload import (
     timed_subscriptions,
 )
 from wend.studies.dmm.runs import (
+    CANDIDATES,
     DIRECT,
     TABLE_NS,
+    CachePlace,
     Metrics,
     RunOutcome,
     RunSetting,
@@ -33,12 +35,15 @@ from wend.studies.dmm.runs import (
     play,
     roles,
 )
+from wend.topology.transit_stub import DMM
 
 
 class ScaleTrial(msgspec.Struct, frozen=True):
     strategy: StrategyName
     cache: bool = False
     """TreeCache."""
+    cache_place: CachePlace = "last"
+    """Which peer remembers a leaf, with TreeCache."""
     peers: int = 5000
     subscriptions: int = 1000
     publishers: int = 100
@@ -49,27 +54,27 @@ class ScaleTrial(msgspec.Struct, frozen=True):
     loss: float = 0.001
     domains: int = 10
     """Transit domains of the network; each has 505 routers."""
-    spacing_ms: float = SPACING_NS / MS
-    """Between two subscriptions."""
+    density: float = DMM.transit_density
+    """The share of the pairs of transit domains that are linked."""
+    candidates: int = CANDIDATES
+    """Each entry of a routing table is the nearest of so many."""
     table_s: float = TABLE_NS / SECOND
     """How often peers probe their routing tables."""
 
     @property
     def begin_ns(self) -> Nanos:
         """When publishers start."""
-        return PAUSE_NS + self.spacing_ns * self.subscriptions
-
-    @property
-    def spacing_ns(self) -> Nanos:
-        return round(self.spacing_ms * MS)
+        return PAUSE_NS + SPACING_NS * self.subscriptions
 
 
 SLICES = ROUNDS
 """Publications are grouped by the period in which they were made."""
 SIZES = (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000)
 """Subscription tables of a peer, for the distribution of state."""
+PAPER_PEERS = 50_000
+"""A smaller run says nothing about the largest run that completes."""
 KINDS = ("leaf", "tree", "all")
-PURPOSES = ("publication", "subscription", "cache", "membership", "acks")
+PURPOSES = ("publication", "detour", "subscription", "cache", "membership", "acks")
 SCALE_METRICS = (
     "delivery",
     "matches",
@@ -98,7 +103,9 @@ SCALE_METRICS = (
 def run_scale(trial: ScaleTrial, seed: int) -> Metrics:
     """Deliveries, messages, delays, hops and state of one run."""
     table_ns = round(trial.table_s * SECOND)
-    played = play(scale_setting(trial, seed), trial.strategy, trial.cache, pastry_table_ns=table_ns)
+    settings = {"tree_cache_place": trial.cache_place} if trial.cache else {}
+    setting = scale_setting(trial, seed)
+    played = play(setting, trial.strategy, trial.cache, trial.candidates, pastry_table_ns=table_ns, **settings)
     due, made = played.setting.due, played.made
     count = max(1, len(made))
     publication = played.counted("publication")
@@ -111,8 +118,9 @@ def run_scale(trial: ScaleTrial, seed: int) -> Metrics:
         "physical_per_match": publication.physical / count,
         "kilobytes": played.bytes_per_peer / 1000,
         "message_us": 1e6 * played.cpu_s / max(1, played.counted(*PURPOSES).sent),
-        "largest": trial.subscriptions,
     }
+    if trial.peers >= PAPER_PEERS:
+        metrics["largest"] = trial.subscriptions
     times = np.array([event.time_ns for event in played.setting.workload.publications], dtype=np.int64)
     slices = (times[due.publication] - trial.begin_ns) // PERIOD_NS
     warm = slices >= 3
@@ -157,12 +165,12 @@ def scale_setting(trial: ScaleTrial, seed: int) -> RunSetting:
     drawn = draw_subscriptions(seed, trial.subscriptions, subscribers, trial.distribution, trial.predicates)
     publisher, times = rounds(seed, publishers, trial.begin_ns, PERIOD_NS, ROUNDS)
     events = draw_publications(seed, publisher, times, trial.distribution, bool(trial.predicates))
-    workload = Workload(timed_subscriptions(drawn, 0, trial.spacing_ns), (), timed_publications(events))
+    workload = Workload(timed_subscriptions(drawn, 0, SPACING_NS), (), timed_publications(events))
     return RunSetting(
         trial.peers,
         workload,
         matches(drawn, events),
-        place_peers(trial.peers, trial.domains, seed),
+        place_peers(trial.peers, trial.domains, seed, trial.density),
         trial.begin_ns + (ROUNDS + 1) * PERIOD_NS,
         trial.loss,
         seed,
@@ -177,7 +185,7 @@ def cost(trial: ScaleTrial | CrashTrial) -> float:
     if trial.strategy == DIRECT:
         return 1.0
     if isinstance(trial, CrashTrial):
-        return 40.0 * trial.peers / 5000
+        return 30.0 * trial.peers / 5000 * (1 + trial.crash_s / 360)
     return 10.0 + 20.0 * trial.peers / 5000 + 4.0 * trial.subscriptions / 1000
 
 
@@ -185,7 +193,10 @@ _PARTS = (*SIMULATED, *(f"studies/{name}.py" for name in ("dmm/runs", "dmm/range
 TRIALS = Trials(
     (
         TrialKind("scale", ScaleTrial, run_scale, SCALE_METRICS, parts=_PARTS, cost=cost),
+        TrialKind("medium", ScaleTrial, run_scale, SCALE_METRICS, parts=_PARTS, cost=cost),
         TrialKind("large", ScaleTrial, run_scale, SCALE_METRICS, parts=_PARTS, cost=cost),
         TrialKind("crash", CrashTrial, run_crash, CRASH_METRICS, parts=_PARTS, cost=cost),
+        TrialKind("choice", ScaleTrial, run_scale, SCALE_METRICS, parts=_PARTS, cost=cost),
+        TrialKind("crash-choice", CrashTrial, run_crash, CRASH_METRICS, parts=_PARTS, cost=cost),
     )
 )
