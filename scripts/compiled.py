@@ -49,6 +49,7 @@ CORE = (
     "strategies/flooded/*.py",
     "strategies/link_state/*.py",
     "strategies/multipath/*.py",
+    "strategies/path_diversity/*.py",
     "strategies/planned/*.py",
     "strategies/rendezvous/*.py",
     "strategies/ring/*.py",

@@ -31,6 +31,7 @@ print(*[name for table in (*PLUGINS.values(), STRATEGIES) for name in table])
     ("folder", "names"),
     [
         ("dmm", {"dmm", "dmm-ar"}),
+        ("esposito", {"esposito"}),
         ("clusters", {"clusters", "clusters-linked", "clusters-adaptive", "cluster-trees", "cluster-graph"}),
         ("trees", {"mrst", "spt-k", "mrst-trees", "spt-k-trees", "trees", "trees-by-name"}),
         ("tdo", {"tdo-landmark", "tdo-random", "tdo-nearest", "tdo-farthest", "random", "chain"}),

@@ -38,6 +38,7 @@ def test_the_study_has_the_papers_figures_and_only_strategies_that_there_are() -
 def test_claims_are_the_papers_and_name_figures_of_the_study() -> None:
     claims = {claim.id: claim for claim in load_claims("esposito")}
     printed = {f"esposito.{name}" for name in ("link.success", "link.multihomed", "node.success", "latency", "order")}
+    printed |= {"esposito.homing", "esposito.node.latency"}
     assert claims.keys() >= printed | {"esposito.jitter"}
     places = {figure.name for figure in ESPOSITO.figures} | {table.name for table in ESPOSITO.tables}
     assert {claim.figure for claim in claims.values()} <= places
@@ -90,6 +91,18 @@ def test_a_run_counts_what_is_published_after_the_first_failures(crashes: Crashe
         assert found["success"] < 1.0
 
 
+def test_one_backup_of_each_coordinator_masks_process_crashes() -> None:
+    run = CrashRun("esposito", crashes="nodes", homing="single", backups=1, **SHORT)  # type: ignore[arg-type]
+    found = run_crashes(run, 1)
+    assert found["nodes_down"] > 0
+    assert (found["success"], found["doubled"]) == (1.0, 0.0)
+
+
+def test_border_links_that_fail_cost_the_printed_scheme_events() -> None:
+    run = CrashRun("esposito", crashes="borders", homing="single", **SHORT)  # type: ignore[arg-type]
+    assert 0 < run_crashes(run, 4)["success"] < 1
+
+
 def test_the_success_rate_is_that_of_events_that_count() -> None:
     outcome = simulate(scenario_of(CrashRun("scribe", crashes="nodes", **SHORT), 1))  # type: ignore[arg-type]
     world, begin = outcome.world, outcome.world.begin_ns + SETTLE_NS
@@ -115,6 +128,7 @@ def test_failures_are_the_papers() -> None:
     assert scenario.topics * scenario.rate_hz == 1.0
     assert scenario.underlay == "power-law"
     assert scenario_of(CrashRun("scribe", homing="single"), 1).underlay == "power-law-single"
+    assert scenario_of(CrashRun("esposito", crashes="borders"), 1).partitions
     assert scenario.duration_ns == 120 * SECOND
 
 

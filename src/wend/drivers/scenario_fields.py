@@ -106,4 +106,6 @@ class ScenarioFields(TypedDict, total=False):
     split_entries: int
     cluster_beacon: str
     diverse_parents: bool
+    place_beacon: str
+    first_gap: str
     redundancy: Literal["none", "tight", "free"]

@@ -78,6 +78,7 @@ STRATEGIES = {
     "hermes": "orange",
     "scribe": "pink",
     "scribe-acks": "pink",
+    "esposito": "orange",
     "clusters": "blue",
     "clusters-any": "blue",
     "clusters-adaptive": "green",

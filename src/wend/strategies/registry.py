@@ -120,6 +120,7 @@ INTEREST = PluginTable(
         "rendezvous": "rendezvous.plugin:Rendezvous",
         "cluster-trees": "clusters.interest.plugin:ClusterInterest",
         "cluster-graph": "clusters.interest.graph:ClusterGraph",
+        "esposito": "esposito.plugin:Esposito",
     }
 )
 ROUTING = PluginTable(
@@ -231,6 +232,7 @@ STRATEGIES = StrategyTable(
         "dmm-ar": Strategy(None, "dmm-ar", membership="pastry"),
         "rendezvous": Strategy(None, "rendezvous", membership="pastry"),
         "clusters": Strategy(None, "cluster-trees", membership="clusters"),
+        "esposito": Strategy(None, "esposito", membership="clusters"),
         "clusters-adaptive": Strategy("adaptive", "cluster-graph", membership="clusters-linked"),
     }
 )

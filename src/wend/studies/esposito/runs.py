@@ -22,7 +22,9 @@ from wend.strategies import registry
 from wend.topology.component_reliability import UnderlayFaults
 from wend.topology.powerlaw import Homing
 
-Crashes = Literal["none", "links", "nodes"]
+Crashes = Literal["none", "links", "borders", "nodes"]
+"""`links` leaves out failures that would partition the underlay, so the only border link of an AS never fails. With
+`borders` it fails like all others."""
 Metrics = dict[str, float]
 
 
@@ -41,6 +43,7 @@ PRINTED: dict[str, Any] = {"hop_acks": False, "pastry_detection": "60s", "pastry
 KNOWN = {
     PRINTED_SCRIBE: StudiedRouting("scribe", PRINTED, clusters=False),
     "scribe-acks": StudiedRouting("scribe", clusters=False),
+    "esposito": StudiedRouting("esposito"),
     "clusters": StudiedRouting("clusters"),
     "clusters-any": StudiedRouting("clusters", {"diverse_parents": False}),
     "clusters-adaptive": StudiedRouting("clusters-adaptive"),
@@ -157,8 +160,8 @@ def scenario_of(run: CrashRun, seed: int) -> Scenario:
     if strategy.clusters:
         own |= {"coordinators": run.coordinators, "backups": run.backups}
     failing: dict[str, Any] = {"pf": 0.0}
-    if run.crashes == "links":
-        failing = {"outages": OUTAGES, "partitions": False, "reroute_in_domains": True}
+    if run.crashes in ("links", "borders"):
+        failing = {"outages": OUTAGES, "partitions": run.crashes == "borders", "reroute_in_domains": True}
     if run.crashes == "nodes":
         failing["peer_outages"] = OUTAGES
     return Scenario.read(

@@ -25,6 +25,7 @@ from wend.studies.study_model import (
 SERIES = {
     "scribe": Series("scribe", {"strategy": "scribe"}),
     "scribe-acks": Series("scribe, ACK per hop", {"strategy": "scribe-acks"}, variant=True),
+    "esposito": Series("esposito, as printed", {"strategy": "esposito"}),
     "clusters": Series("clusters", {"strategy": "clusters"}),
     "clusters-any": Series("clusters, any parents", {"strategy": "clusters-any"}, variant=True),
     "clusters-adaptive": Series("clusters, adaptive", {"strategy": "clusters-adaptive"}),
@@ -36,7 +37,7 @@ def _of(*names: str) -> tuple[Series, ...]:
     return tuple(SERIES[name] for name in names if name in STRATEGIES)
 
 
-COMPARED = _of("scribe", "clusters", "clusters-adaptive")
+COMPARED = _of("scribe", "esposito", "clusters", "clusters-adaptive")
 BY_HOMING: Places = (("single-homed", {"homing": "single"}), ("multi-homed", {"homing": "multi"}))
 NODES = Axis("nodes", (40, 80, 120, 160, 200), (40,), "nodes")
 FEW_NODES = Axis("nodes", (40, 120, 200), (40,), "nodes")
@@ -52,6 +53,8 @@ def _with(name: str, label: str, colour: str, **fields: object) -> tuple[Series,
 
 
 _FAULT_LINES = (
+    *_with("esposito", "links crash", "orange", crashes="links"),
+    *_with("esposito", "nodes crash", "red", crashes="nodes"),
     *_with("clusters", "links crash", "green", crashes="links"),
     *_with("clusters", "nodes crash", "blue", crashes="nodes"),
     *_with("scribe", "nodes crash", "pink", crashes="nodes"),
@@ -72,6 +75,13 @@ FIGURES = (
             *panels_at(BY_HOMING, "Success rate, {}", SUCCESS, "success"),
         ),
         COMPARED, NODES,
+    ),
+    Figure(
+        "10-borders", "Reliability when border links crash, too",
+        "The only border link of an AS may be down: then nobody reaches its peers.",
+        {**CRASHES, "crashes": "borders"},
+        panels_at(BY_HOMING, "Success rate, {}", SUCCESS, "success"),
+        COMPARED, FEW_NODES,
     ),
     Figure(
         "11", "Link crashes and process crashes",
@@ -195,6 +205,7 @@ ESPOSITO = Study(
         "topic of its own, so that no result depends on the place of one root.",
         "`scribe` sends every message once and its Pastry probes neighbours once a minute, as in the simulator that "
         "the paper used. With ACKs per hop it is Wend's own Scribe with its defaults.",
+        "`esposito` is the scheme as printed, without ACKs. `clusters` is what Wend made of it.",
         "Latency is measured over all deliveries, also over those that were repaired late.",
     ),
 )  # fmt: skip

@@ -16,7 +16,7 @@ from wend.drivers.world import World, build
 from wend.model.events import PeerId
 from wend.model.paths import Path
 from wend.protocol.peer import Peer
-from wend.strategies.clusters.interest.parent_choice import RouterBits
+from wend.strategies.path_diversity.parents import RouterBits
 from wend.studies.esposito.runs import STRATEGIES, CrashRun, Metrics, scenario_of
 from wend.topology.powerlaw import Homing
 

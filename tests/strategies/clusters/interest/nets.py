@@ -63,7 +63,7 @@ from wend.strategies.clusters.membership.messages import Slot
 from wend.strategies.registry import MEMBERSHIP, make_peer
 
 IDEAL = "ideal:IdealClusters"
-INTERESTS = {"clusters": "cluster-trees", "clusters-adaptive": "cluster-graph"}
+INTERESTS = {"clusters": "cluster-trees", "clusters-adaptive": "cluster-graph", "esposito": "esposito"}
 LONGEST_NS: Nanos = 40 * MS
 Delivery = tuple[PeerId, int, EventId]
 
@@ -89,7 +89,7 @@ class IdealClusters(Membership):
         return [*self._relink(view), Changed("cluster")] if isinstance(event, Heard) else []
 
     def _relink(self, view: View) -> list[PluginEffect]:
-        if self.net.strategy == "clusters":
+        if self.net.strategy != "clusters-adaptive":
             return []
         wanted = coordinator_links(self._me, self.cluster, self.directory)
         return [

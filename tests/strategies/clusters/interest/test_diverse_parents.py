@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from wend.model.paths import Path, shared
 from wend.model.random_stream import peer_stream
-from wend.strategies.clusters.interest.messages import ParentCandidate
-from wend.strategies.clusters.interest.parent_choice import choose_parents, objective
+from wend.strategies.path_diversity.parents import ParentCandidate, choose_parents, objective
 
 routers = st.one_of(st.integers(0, 9), st.none())
 paths = st.lists(routers, max_size=5).map(tuple)

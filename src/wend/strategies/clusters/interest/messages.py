@@ -5,13 +5,13 @@ import msgspec
 from wend.model.events import Event, EventId, PeerId
 from wend.model.units import Nanos
 from wend.strategies.clusters.interest.event_log import Numbers, Stream
+from wend.strategies.path_diversity.parents import ParentCandidate, RouterPath
 
 GroupNumbers = tuple[tuple[str, int], ...]
 """The groups of an event, each with its number there."""
 Urgency = tuple[Nanos | None, float | None]
 """The tightest deadline, and the tightest factor of the shortest delay, of some subscriptions."""
 GroupUrgency = tuple[str, Nanos | None, float | None]
-RouterPath = tuple[int | str, ...]
 
 # ---------------------------------------------------------------- inside a cluster
 
@@ -173,15 +173,6 @@ class EventNumbers(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 class AskParents(OfTree, frozen=True, gc=False, tag="tp"):
     """Asks a cluster on a tree which clusters may be the sender's parent."""
-
-
-class ParentCandidate(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A cluster that may be the parent of another: the routers between them, and those to its neighbours."""
-
-    cluster: str
-    path: RouterPath
-    neighbour_paths: tuple[RouterPath, ...]
-    round_trip_ns: Nanos
 
 
 class ParentsAre(msgspec.Struct, frozen=True, gc=False, tag="tq"):

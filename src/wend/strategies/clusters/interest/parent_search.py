@@ -14,7 +14,8 @@ from wend.model.events import PeerId
 from wend.model.units import SECOND, Nanos
 from wend.protocol.plugins import FindPath, PathFound, PluginEffect, Timer
 from wend.strategies.clusters.interest.cluster import ClusterView
-from wend.strategies.clusters.interest.messages import AskParents, ParentCandidate, ParentsAre, RouterPath
+from wend.strategies.clusters.interest.messages import AskParents, ParentsAre
+from wend.strategies.path_diversity.parents import ParentCandidate, RouterPath
 
 SEARCH_NS: Nanos = 2 * SECOND
 """How long a coordinator looks for parents before it takes one of those that it knows."""

@@ -1,0 +1,162 @@
+"""The way of an event (section 3.2, Figure 4): to the root of each tree, down the tree, and into each cluster.
+
+Nobody acknowledges it. A coordinator that has it from a tree multicasts it in its cluster and passes it on to its
+children in that tree; it takes part in no other tree.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from wend.model.events import Event, EventId, PeerId
+from wend.model.units import FOREVER, Nanos
+from wend.protocol.plugins import DeliverHere, Drop, Notice, PluginEffect, SendTo
+from wend.strategies.esposito.cluster import ClusterNodes
+from wend.strategies.esposito.groups import MemberGroups
+from wend.strategies.esposito.messages import (
+    PUBLISHED_HERE,
+    EventDown,
+    EventToRoot,
+    FetchEvent,
+    MulticastEvent,
+    OfferEvent,
+    Rejoin,
+)
+from wend.strategies.esposito.places import Places
+from wend.strategies.esposito.recovery import MOST_EVENTS, ExpectedEvents
+from wend.strategies.ring.bounded import Seen, put
+from wend.strategies.ring.groups import groups_of
+from wend.strategies.ring.key_based import MOST_HOPS, OwnSubscriptions
+
+
+class TreeEvents:
+    """Passes events on, delivers them, and recovers those that a parent missed."""
+
+    def __init__(
+        self,
+        cluster: ClusterNodes,
+        places: Places,
+        groups: MemberGroups,
+        subscriptions: OwnSubscriptions,
+        late: ExpectedEvents,
+    ) -> None:
+        self._cluster = cluster
+        self._places = places
+        self._groups = groups
+        self._subscriptions = subscriptions
+        self._late = late
+        self._delivered = Seen()
+        self._forwarded = Seen()
+        """By tree, group and event."""
+        self._fetched = Seen()
+        """By tree and event: those that a parent fetched from here."""
+        self._events: dict[EventId, tuple[Event, Nanos, bool]] = {}
+        """The latest events, each with its time of birth, and whether it was published in this cluster."""
+
+    # ---------------------------------------------------------------- publications
+
+    def publish(self, now: Nanos, event: Event, born_ns: Nanos) -> Iterator[PluginEffect]:
+        if not self._cluster.membership.joined:
+            yield Notice("published-early", self._cluster.me)
+            yield Drop(event.id, (self._cluster.me,), "not-joined")
+            return
+        yield from self._cluster.multicast(MulticastEvent(event, now - born_ns))
+        yield from self._climb_all(now, event, born_ns)
+
+    def hear_member(self, now: Nanos, sender: PeerId, message: MulticastEvent) -> Iterator[PluginEffect]:
+        """An event came by the multicast of this cluster."""
+        event, born_ns = message.event, self._born_ns(now, sender, message.age_ns)
+        yield from self._deliver(event, born_ns)
+        if message.tree == PUBLISHED_HERE:
+            yield from self._climb_all(now, event, born_ns)
+        elif self._cluster.my_trees:
+            yield from self._expect(now, message.group, event, born_ns)
+
+    def _climb_all(self, now: Nanos, event: Event, born_ns: Nanos) -> Iterator[PluginEffect]:
+        """Pass an event of this cluster on to the roots of this coordinator's trees."""
+        if self._cluster.my_trees:
+            put(self._events, event.id, (event, born_ns, True), MOST_EVENTS)
+        for tree in self._cluster.my_trees:
+            for group in groups_of(event):
+                yield from self._climb(now, EventToRoot(group, tree, event, 0), born_ns)
+
+    def hear_to_root(self, now: Nanos, sender: PeerId, message: EventToRoot) -> Iterable[PluginEffect]:
+        return self._climb(now, message, self._born_ns(now, sender, message.age_ns))
+
+    def _climb(self, now: Nanos, message: EventToRoot, born_ns: Nanos) -> Iterable[PluginEffect]:
+        group, tree, event, hops = message.group, message.tree, message.event, message.hops
+        hop = self._cluster.next_to_root(group, tree)
+        if hop is None:
+            return self._descend(now, group, tree, event, born_ns, hops)
+        if hops >= MOST_HOPS:
+            return [Drop(event.id, (self._cluster.me,), "routing-loop")]
+        return self._cluster.send(hop, tree, EventToRoot(group, tree, event, now - born_ns, hops + 1))
+
+    # ---------------------------------------------------------------- down the trees
+
+    def hear_down(self, now: Nanos, sender: PeerId, cluster: str, message: EventDown) -> Iterable[PluginEffect]:
+        born_ns = self._born_ns(now, sender, message.age_ns)
+        return self._descend(now, message.group, message.tree, message.event, born_ns, message.hops, cluster)
+
+    def _descend(
+        self, now: Nanos, group: str, tree: int, event: Event, born_ns: Nanos, hops: int, cluster: str = ""
+    ) -> Iterator[PluginEffect]:
+        """Multicast an event that came by a tree, once, and pass it on to the children there."""
+        id_, mine = event.id, self._cluster.name
+        if not self._forwarded.add((tree, group, id_)):
+            yield Notice("duplicate", self._cluster.me)
+            return
+        self._late.arrived(now, (group, tree), id_, (tree, id_) in self._fetched)
+        yield from self._expect(now, group, event, born_ns)
+        if group in self._groups.of_cluster() and not self._events[id_][2]:
+            yield from self._cluster.multicast(MulticastEvent(event, now - born_ns, tree, group))
+        yield from self._deliver(event, born_ns)
+        for child in self._places.get(group, tree).children:
+            if child not in (cluster, mine) and hops < MOST_HOPS:
+                yield from self._cluster.send(child, tree, EventDown(group, tree, event, now - born_ns, hops + 1))
+
+    def _deliver(self, event: Event, born_ns: Nanos) -> Iterator[PluginEffect]:
+        """Deliver an event to this peer's subscribers, once. Its publisher's own subscribers have it already."""
+        is_own = event.id.publisher == self._cluster.me
+        if not is_own and self._delivered.add(event.id) and self._subscriptions.targets(event):
+            yield DeliverHere(event, born_ns)
+
+    def _born_ns(self, now: Nanos, sender: PeerId, age_ns: Nanos) -> Nanos:
+        """When an event was published, in this peer's time."""
+        return now - min(max(0, age_ns), FOREVER) - self._cluster.round_trip_ns(sender) // 2
+
+    # ---------------------------------------------------------------- recovery
+
+    def _expect(self, now: Nanos, group: str, event: Event, born_ns: Nanos) -> Iterator[PluginEffect]:
+        """Some tree has brought an event: wait for it on this coordinator's trees that have not."""
+        id_ = event.id
+        if id_ not in self._events:
+            put(self._events, id_, (event, born_ns, False), MOST_EVENTS)
+        self._late.came_by(now, group, id_)
+        for tree in self._cluster.my_trees:
+            has_parent = self._places.get(group, tree).parent is not None
+            if has_parent and (tree, group, id_) not in self._forwarded:
+                yield self._late.expect(now, (group, tree), id_)
+
+    def tell_parents(self, now: Nanos) -> Iterator[PluginEffect]:
+        """Tell parents of events that they did not send in time."""
+        for (group, tree), id_ in self._late.take(now):
+            parent = self._places.get(group, tree).parent
+            if parent is not None and tree in self._cluster.my_trees:
+                yield from self._cluster.send(parent, tree, OfferEvent(group, tree, id_))
+
+    def hear_offer(self, sender: PeerId, message: OfferEvent) -> list[PluginEffect]:
+        """Ask a child for an event that this cluster has missed, and join the trees again."""
+        if message.id in self._events:
+            return []
+        rejoin = Rejoin(message.group)
+        return [
+            SendTo(sender, FetchEvent(message.group, message.tree, message.id)),
+            Notice("reroute", sender),
+            *self._cluster.to_partners(rejoin),
+        ]
+
+    def hear_request(self, now: Nanos, sender: PeerId, message: FetchEvent) -> Iterator[PluginEffect]:
+        entry = self._events.get(message.id)
+        if entry is not None:
+            event, born_ns, _ = entry
+            self._fetched.add((message.tree, message.id))
+            yield SendTo(sender, EventDown(message.group, message.tree, event, now - born_ns))

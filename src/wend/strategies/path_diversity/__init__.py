@@ -1,0 +1,1 @@
+"""How nodes of several trees choose parents whose underlay paths share few routers."""
