@@ -21,10 +21,10 @@ from wend.strategies.esposito.messages import (
     Rejoin,
 )
 from wend.strategies.esposito.places import Places
-from wend.strategies.esposito.recovery import MOST_EVENTS, ExpectedEvents
+from wend.strategies.esposito.recovery import MAX_EVENTS, ExpectedEvents
 from wend.strategies.ring.bounded import Seen, put
 from wend.strategies.ring.groups import groups_of
-from wend.strategies.ring.key_based import MOST_HOPS, OwnSubscriptions
+from wend.strategies.ring.key_based import MAX_HOPS, OwnSubscriptions
 
 
 class TreeEvents:
@@ -73,7 +73,7 @@ class TreeEvents:
     def _climb_all(self, now: Nanos, event: Event, born_ns: Nanos) -> Iterator[PluginEffect]:
         """Pass an event of this cluster on to the roots of this coordinator's trees."""
         if self._cluster.my_trees:
-            put(self._events, event.id, (event, born_ns, True), MOST_EVENTS)
+            put(self._events, event.id, (event, born_ns, True), MAX_EVENTS)
         for tree in self._cluster.my_trees:
             for group in groups_of(event):
                 yield from self._climb(now, EventToRoot(group, tree, event, 0), born_ns)
@@ -86,7 +86,7 @@ class TreeEvents:
         hop = self._cluster.next_to_root(group, tree)
         if hop is None:
             return self._descend(now, group, tree, event, born_ns, hops)
-        if hops >= MOST_HOPS:
+        if hops >= MAX_HOPS:
             return [Drop(event.id, (self._cluster.me,), "routing-loop")]
         return self._cluster.send(hop, tree, EventToRoot(group, tree, event, now - born_ns, hops + 1))
 
@@ -110,7 +110,7 @@ class TreeEvents:
             yield from self._cluster.multicast(MulticastEvent(event, now - born_ns, tree, group))
         yield from self._deliver(event, born_ns)
         for child in self._places.get(group, tree).children:
-            if child not in (cluster, mine) and hops < MOST_HOPS:
+            if child not in (cluster, mine) and hops < MAX_HOPS:
                 yield from self._cluster.send(child, tree, EventDown(group, tree, event, now - born_ns, hops + 1))
 
     def _deliver(self, event: Event, born_ns: Nanos) -> Iterator[PluginEffect]:
@@ -129,7 +129,7 @@ class TreeEvents:
         """Some tree has brought an event: wait for it on this coordinator's trees that have not."""
         id_ = event.id
         if id_ not in self._events:
-            put(self._events, id_, (event, born_ns, False), MOST_EVENTS)
+            put(self._events, id_, (event, born_ns, False), MAX_EVENTS)
         self._late.came_by(now, group, id_)
         for tree in self._cluster.my_trees:
             has_parent = self._places.get(group, tree).parent is not None

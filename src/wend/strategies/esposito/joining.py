@@ -22,14 +22,14 @@ from wend.strategies.esposito.cluster import FIRST_TREE, ClusterNodes
 from wend.strategies.esposito.messages import AskPath, ChosenParent, FindParent, TreeNeighbours
 from wend.strategies.esposito.places import Places
 from wend.strategies.path_diversity.parents import ParentCandidate, RouterPath, choose_parents
-from wend.strategies.ring.key_based import MOST_HOPS
+from wend.strategies.ring.key_based import MAX_HOPS
 
 SEARCH = "search"
 SEARCH_NS: Nanos = 2 * SECOND
 """How long a joiner waits for answers."""
-MOST_NEIGHBOURS = 16
+MAX_NEIGHBOURS = 16
 """In one answer."""
-MOST_PENDING = 256
+MAX_PENDING = 256
 
 
 class _Question(msgspec.Struct, frozen=True):
@@ -59,7 +59,7 @@ class PathAnswers:
         if self._places.is_on_tree(group, tree):
             return self.answer(group, tree, message.cluster)
         hop = self._cluster.next_to_root(group, tree)
-        if hop is None or message.hops >= MOST_HOPS:
+        if hop is None or message.hops >= MAX_HOPS:
             return []
         return self._cluster.send(hop, tree, msgspec.structs.replace(message, hops=message.hops + 1))
 
@@ -69,10 +69,10 @@ class PathAnswers:
 
     def answer(self, group: str, tree: int, joiner: str) -> Iterator[PluginEffect]:
         coordinator = self._cluster.active(joiner, tree)
-        if coordinator is None or len(self._questions) >= MOST_PENDING:
+        if coordinator is None or len(self._questions) >= MAX_PENDING:
             return
         neighbours: dict[str, PeerId] = {}
-        for name in self._places.get(group, tree).neighbours[:MOST_NEIGHBOURS]:
+        for name in self._places.get(group, tree).neighbours[:MAX_NEIGHBOURS]:
             peer = self._cluster.active(name, tree)
             if name != joiner and peer is not None:
                 neighbours[name] = peer
@@ -176,7 +176,7 @@ class TreeJoins:
             trip_ns = self._cluster.round_trip_ns(peer)
             candidates.append(ParentCandidate(cluster, message.path, message.neighbour_paths, trip_ns))
         if is_first:
-            for other in message.neighbours[:MOST_NEIGHBOURS]:
+            for other in message.neighbours[:MAX_NEIGHBOURS]:
                 if other != mine and (tree, other) not in search.asked:
                     search.asked[tree, other] = None
                     yield from self._cluster.send(other, tree, AskPath(message.group, tree, mine))

@@ -12,7 +12,7 @@ from wend.strategies.esposito.places import TreeId
 from wend.strategies.ring.bounded import put
 
 LATE = "late"
-MOST_EVENTS = 4096
+MAX_EVENTS = 4096
 """How many events a coordinator waits for on a tree, and how many it remembers to measure gaps."""
 
 
@@ -30,11 +30,11 @@ class ExpectedEvents:
     def came_by(self, now: Nanos, group: str, id_: EventId) -> None:
         """Some tree has brought an event."""
         if (group, id_) not in self._first_ns:
-            put(self._first_ns, (group, id_), now, MOST_EVENTS)
+            put(self._first_ns, (group, id_), now, MAX_EVENTS)
 
     def expect(self, now: Nanos, tree_id: TreeId, id_: EventId) -> Timer:
         gap_ns = self._gaps.get(tree_id, self._first_gap_ns)
-        put(self._due_ns, (tree_id, id_), now + gap_ns, MOST_EVENTS)
+        put(self._due_ns, (tree_id, id_), now + gap_ns, MAX_EVENTS)
         return Timer(now + gap_ns + 1, LATE)
 
     def arrived(self, now: Nanos, tree_id: TreeId, id_: EventId, is_fetched: bool) -> None:
