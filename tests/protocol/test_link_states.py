@@ -210,8 +210,8 @@ def test_no_other_file_changes_a_link() -> None:
 @pytest.mark.parametrize(
     "source",
     ["link.is_up = False", "link.unanswered.fails += 1", "self._links[peer].path = path", "a, link.missed = 1, True",
-     "setattr(link, 'suspected', True)", "for link.is_up in (True,): pass", "link.estimator.srtt_ns = 3", "del link.is_up",
-     "link.sent_ns = now"],
+     "setattr(link, 'suspected', True)", "for link.is_up in (True,): pass", "link.estimator.srtt_ns = 3",
+     "del link.is_up", "link.sent_ns = now"],
 )  # fmt: skip
 def test_the_checker_sees_who_changes_a_link(source: str) -> None:
     assert len(meddling(source)) == 1
