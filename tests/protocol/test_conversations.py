@@ -356,6 +356,6 @@ def test_the_graph_is_as_drawn() -> None:
 
 def test_a_delivery_that_waited_is_older_and_otherwise_the_same() -> None:
     fields = (SubscriptionId(A, 3), event(), 15 * MS, 50 * MS, 7, True, True)
-    later = Deliver(*fields).after(5 * MS)
+    later = Deliver(*fields).delayed_by(5 * MS)
     shown = tuple(getattr(later, name) for name in Deliver.__match_args__)
     assert shown == (*fields[:2], 20 * MS, *fields[3:])

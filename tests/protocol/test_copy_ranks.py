@@ -26,7 +26,7 @@ def test_the_highest_copy_is_never_dropped(steps: list[tuple[int, int, bool]], a
         if splits:
             copies.append(mark)
             mark = fork(mark, apart * to)
-        dests, ranks = peers[to].take(ID, (9,), (mark,) if mark else ())
+        dests, ranks = peers[to].record(ID, (9,), (mark,) if mark else ())
         if dests:
             copies.append(ranks[0] if ranks else 0)
         assert copies, "the last copy was dropped"
@@ -41,23 +41,23 @@ def test_a_new_copy_ranks_above_the_one_it_was_made_from(mark: int, peer: int) -
 
 def test_a_lower_copy_is_dropped_where_a_higher_one_has_been() -> None:
     taken = ForwardedCopies()
-    assert taken.take(ID, (8, 9), (fork(0, 1), 0)) == ((8, 9), (fork(0, 1), 0))
-    assert taken.take(ID, (8, 9), ()) == ((9,), (0,))
-    assert taken.take(ID, (8,), (fork(0, 2),)) == ((8,), (fork(0, 2),))
+    assert taken.record(ID, (8, 9), (fork(0, 1), 0)) == ((8, 9), (fork(0, 1), 0))
+    assert taken.record(ID, (8, 9), ()) == ((9,), (0,))
+    assert taken.record(ID, (8,), (fork(0, 2),)) == ((8,), (fork(0, 2),))
 
 
 def test_what_went_back_is_welcome_again() -> None:
     taken = ForwardedCopies()
-    taken.take(ID, (8,), (fork(0, 1),))
+    taken.record(ID, (8,), (fork(0, 1),))
     taken.give_back(ID, (8,))
-    assert taken.take(ID, (8,), ())[0] == (8,)
+    assert taken.record(ID, (8,), ())[0] == (8,)
 
 
 def test_old_events_are_forgotten() -> None:
     taken = ForwardedCopies(limit=3)
     for sequence in range(10):
-        taken.take(EventId(1, 1, sequence), (8,), (fork(0, 1),))
+        taken.record(EventId(1, 1, sequence), (8,), (fork(0, 1),))
         assert len(taken) <= 6
     for recent in (7, 8, 9):
-        assert taken.take(EventId(1, 1, recent), (8,), ())[0] == ()
-    assert taken.take(EventId(1, 1, 0), (8,), ())[0] == (8,)
+        assert taken.record(EventId(1, 1, recent), (8,), ())[0] == ()
+    assert taken.record(EventId(1, 1, 0), (8,), ())[0] == (8,)

@@ -42,11 +42,11 @@ def test_an_ack_that_comes_after_the_timeout_is_not_taken_before_it() -> None:
     (first,) = effects
     assert isinstance(first, Send) and isinstance(first.message, DirectMessage)
     ack = DirectAck(first.message.number)
-    assert not direct.will_be_acknowledged(100 * MS + 1, 7, ack)
-    assert direct.will_be_acknowledged(100 * MS, 8, ack)  # of another peer: it means nothing, whenever it comes
+    assert not direct.acknowledge_early(100 * MS + 1, 7, ack)
+    assert direct.acknowledge_early(100 * MS, 8, ack)  # of another peer: it means nothing, whenever it comes
     timers.run(100 * MS, effects)
     assert effects == [first, Notice("retransmit", 7), first]
-    assert not direct.will_be_acknowledged(SECOND, 7, ack)
-    assert direct.will_be_acknowledged(300 * MS, 7, ack)
+    assert not direct.acknowledge_early(SECOND, 7, ack)
+    assert direct.acknowledge_early(300 * MS, 7, ack)
     timers.run(300 * MS, effects)
     assert effects == [first, Notice("retransmit", 7), first]  # neither sent again nor given up

@@ -42,7 +42,7 @@ def fragments(effects: list[Effect]) -> list[Fragment]:
 
 def link(peer: int = B) -> Link:
     made = Link(peer, 10 * MS, 1.0, PeerConfig(peer=A))
-    made.new_incarnation(1)
+    made.begin_incarnation(1)
     return made
 
 
@@ -207,9 +207,9 @@ def test_a_new_incarnation_of_a_neighbour_does_not_continue_events_of_the_former
     pieces = fragments_of(large())
     for piece in pieces[:-1]:
         talk.hear(0, B, piece)
-    assert talk.peer.reassembling
+    assert talk.peer.is_reassembling
     talk.hear(0, B, Data(tx(1, incarnation=2), event(9), 0, (A,), (B,)))
-    assert not talk.peer.reassembling
+    assert not talk.peer.is_reassembling
 
 
 def test_acks_of_fragments_alone_do_not_release_the_event() -> None:

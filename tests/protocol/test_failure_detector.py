@@ -23,7 +23,7 @@ CONFIG = PeerConfig(peer=0, strategy="adaptive", estimator="nominal", margin_ns=
 def link(reliability: float, up: bool = True) -> Link:
     made = Link(1, 10 * MS, reliability, CONFIG)
     if not up:
-        made.declared_down()
+        made.declare_down()
     return made
 
 
@@ -32,13 +32,13 @@ def test_the_more_a_link_loses_the_more_must_be_missing(reliability: float, miss
     one = link(reliability)
     assert one.detection.multiplier == missing
     for fails in range(1, missing + 1):
-        one.gave_up()
+        one.on_give_up()
         assert proves_outage(one.timeout_ns, one) == (fails == missing)
 
 
 def test_unanswered_packets_prove_nothing_about_a_neighbour_that_was_heard_since() -> None:
     one = link(1.0)
-    one.gave_up()
+    one.on_give_up()
     arrived = 10 * MS
     one.heard_ns = arrived
     assert proves_outage(one.timeout_ns, one)
@@ -48,7 +48,7 @@ def test_unanswered_packets_prove_nothing_about_a_neighbour_that_was_heard_since
 
 def send_due(schedule: HelloSchedule, now: int, effects: list[Effect]) -> int:
     batches: list[Batch] = []
-    again = schedule.due(now, [], batches)
+    again = schedule.collect_due(now, [], batches)
     schedule.send(now, batches, effects)
     return again
 
@@ -73,7 +73,7 @@ def test_silence_beyond_what_was_promised_is_an_outage_unless_packets_get_lost(
     reliability: float, silence_ms: int
 ) -> None:
     made = link(reliability)
-    made.promised(60 * MS)
+    made.on_promise(60 * MS)
     assert made.seems_up(silence_ms * MS)
     assert not made.seems_up(silence_ms * MS + 1)
 
@@ -93,16 +93,16 @@ def test_a_busy_host_announces_longer_silences_for_a_while_and_says_hello_as_oft
     made = link(1.0)
     schedule = HelloSchedule(CONFIG.with_(margin_ns=5 * MS), {1: made})
     assert announced(schedule, made, 0) == 160
-    assert not schedule.paused(SECOND, 5 * MS)
+    assert not schedule.on_pause(SECOND, 5 * MS)
     assert announced(schedule, made, SECOND) == 160
-    assert schedule.paused(2 * SECOND, 100 * MS)
-    assert not schedule.paused(2 * SECOND, 30 * MS)  # that is allowed for already
+    assert schedule.on_pause(2 * SECOND, 100 * MS)
+    assert not schedule.on_pause(2 * SECOND, 30 * MS)  # that is allowed for already
     assert announced(schedule, made, 2 * SECOND) == 4 * 160
     made.heard_ns, effects = 3 * SECOND, []
     assert send_due(schedule, 3 * SECOND, effects) - 3 * SECOND == 120 * MS  # as without the pause
     assert announced(schedule, made, 13 * SECOND) == 2 * 480  # idle by now
     assert announced(schedule, made, 24 * SECOND) == 480
-    assert schedule.paused(25 * SECOND, 100 * SECOND)
+    assert schedule.on_pause(25 * SECOND, 100 * SECOND)
     assert announced(schedule, made, 25 * SECOND) == 8 * 480
 
 
@@ -177,7 +177,7 @@ def test_a_hello_of_an_earlier_incarnation_says_nothing_of_this_one() -> None:
 @pytest.mark.parametrize("absurd", [-1, 0, 1 << 62])
 def test_an_absurd_promise_is_bounded(absurd: int) -> None:
     made = link(1.0)
-    made.promised(absurd)
+    made.on_promise(absurd)
     assert not made.seems_up(20 * SECOND)
     assert made.seems_up(0)
 
@@ -192,7 +192,7 @@ def test_a_neighbour_with_another_detection_time_is_not_taken_for_dead() -> None
         there.heard_ns = now
         again = send_due(schedule, now, effects)
         for effect in effects:
-            here.promised(effect.message.within_ns)
+            here.on_promise(effect.message.within_ns)
             here.heard_ns = now
         assert here.seems_up(again)
         now = again
@@ -201,10 +201,10 @@ def test_a_neighbour_with_another_detection_time_is_not_taken_for_dead() -> None
 def test_what_an_outage_swallowed_is_not_held_against_the_link() -> None:
     made = Link(1, 10 * MS, 1.0, PeerConfig(peer=0, strategy="adaptive", estimator="measured"))
     for _ in range(26):
-        made.answered(20 * MS, False)
-    made.gave_up()
-    made.declared_down()
-    made.gave_up()  # repeated to a link that is down
+        made.measure(20 * MS, False)
+    made.on_give_up()
+    made.declare_down()
+    made.on_give_up()  # repeated to a link that is down
     made.adopt()
     assert (made.reliability, made.detection.multiplier) == (1.0, 1)
 
@@ -212,8 +212,8 @@ def test_what_an_outage_swallowed_is_not_held_against_the_link() -> None:
 def test_packets_lost_without_an_outage_are() -> None:
     made = Link(1, 10 * MS, 1.0, PeerConfig(peer=0, strategy="adaptive", estimator="measured"))
     for _ in range(26):
-        made.timed_out()
-        made.answered(20 * MS, False)
+        made.on_timeout()
+        made.measure(20 * MS, False)
     made.adopt()
     assert made.detection.multiplier == 3
 
@@ -221,7 +221,7 @@ def test_packets_lost_without_an_outage_are() -> None:
 def test_a_busy_host_does_not_make_the_link_longer() -> None:
     made = Link(1, 10 * MS, 1.0, PeerConfig(peer=0, strategy="adaptive", estimator="measured"))
     for jitter in range(30):
-        made.answered((20 + jitter % 10) * MS, False)
+        made.measure((20 + jitter % 10) * MS, False)
     assert not made.adopt()
     assert made.delay_ns == 10 * MS
     assert made.timeout_ns > 30 * MS
@@ -232,10 +232,10 @@ def test_the_statistics_are_the_share_of_time_that_links_were_down() -> None:
     outages = OutageStatistics(links)
     outages.begin(0)
     for second in range(100):  # one of four links is down half of the time
-        outages.down(second * SECOND, 1)
-        outages.up(second * SECOND + SECOND // 2, 1)
-    assert outages.of_all(100 * SECOND).share == pytest.approx(0.125, abs=0.02)
-    assert outages.of_all(1000 * SECOND).share < 0.01
+        outages.on_down(second * SECOND, 1)
+        outages.on_up(second * SECOND + SECOND // 2, 1)
+    assert outages.estimate_all(100 * SECOND).share == pytest.approx(0.125, abs=0.02)
+    assert outages.estimate_all(1000 * SECOND).share < 0.01
 
 
 @pytest.mark.parametrize("length_ms", [300, 2_000, 10_000])
@@ -246,17 +246,17 @@ def test_lengths_of_outages_are_learned_for_each_link_and_for_all(length_ms: int
     now = 0
     for _ in range(100):  # link 1 fails often, the others never
         now += 9 * length_ms * MS
-        outages.down(now, 1)
-        outages.down(now, 1)  # known
+        outages.on_down(now, 1)
+        outages.on_down(now, 1)  # known
         now += length_ms * MS
-        outages.up(now, 1)
-        outages.up(now, 1)
-    failing, stable, others = outages.of(now, 1), outages.of(now, 2), outages.of_all(now)
+        outages.on_up(now, 1)
+        outages.on_up(now, 1)
+    failing, stable, others = outages.estimate(now, 1), outages.estimate(now, 2), outages.estimate_all(now)
     assert failing.length_ns / MS == pytest.approx(length_ms, rel=0.25)
     assert others.length_ns / MS == pytest.approx(length_ms, rel=0.4)
     assert failing.share == pytest.approx(0.1, abs=0.03)
     assert stable.share < 0.5 * others.share < 0.5 * failing.share
-    assert outages.of(now, 9).share == pytest.approx(others.share), "a link that is new is like the others"
+    assert outages.estimate(now, 9).share == pytest.approx(others.share), "a link that is new is like the others"
 
 
 def test_what_is_known_of_a_link_ages() -> None:
@@ -275,8 +275,8 @@ def test_whatever_happens_estimates_are_probabilities(steps: list[tuple[int, boo
     now = 0
     for passed, down, peer in steps:
         now += passed
-        (outages.down if down else outages.up)(now, peer)
-        for chance in (outages.of(now, peer), outages.of_all(now)):
+        (outages.on_down if down else outages.on_up)(now, peer)
+        for chance in (outages.estimate(now, peer), outages.estimate_all(now)):
             assert 0.0 < chance.share < 1.0
             assert chance.length_ns > 0
             assert 0.0 <= chance.down_after(passed) <= chance.share
@@ -296,8 +296,8 @@ def test_loss_explains_missing_acks_only_where_links_lose_packets_and_seldom_fai
     assert lossy.explains_loss(30 * MS, made, 2)
     assert not lossy.explains_loss(SECOND, made, 1), "the link does not seem up"
     for second in range(1, 60):
-        lossy.outages.down(second * SECOND, 1)
-        lossy.outages.up(second * SECOND + 50 * MS, 1)
+        lossy.outages.on_down(second * SECOND, 1)
+        lossy.outages.on_up(second * SECOND + 50 * MS, 1)
     made.heard_ns = 60 * SECOND
     assert lossy.explains_loss(60 * SECOND + 100 * MS, made, 1) is True
     assert lossy.explains_loss(60 * SECOND + 100 * MS, made, 2) is False, "by now an outage is likelier"

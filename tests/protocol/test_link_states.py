@@ -34,27 +34,27 @@ OTHERS = {("strategies/clusters/membership/detector.py", "heard_ns")}
 """Fields of other objects that have the name of one of a link's."""
 
 STEPS: dict[str, tuple[Callable[[Link], object], ...]] = {
-    "new_incarnation": (lambda link: link.new_incarnation(link.incarnation + 1),),
-    "restored": (Link.restored,),
-    "cleared": (Link.cleared,),
-    "hello": (lambda link: link.hello(Hello(1, True)), lambda link: link.hello(Hello(1, False, 7 * MS))),
-    "said_not_hearing": (Link.said_not_hearing,),
-    "ended": (Link.ended,),
+    "begin_incarnation": (lambda link: link.begin_incarnation(link.incarnation + 1),),
+    "restore": (Link.restore,),
+    "clear_suspicion": (Link.clear_suspicion,),
+    "on_hello": (lambda link: link.on_hello(Hello(1, True)), lambda link: link.on_hello(Hello(1, False, 7 * MS))),
+    "on_not_hearing": (Link.on_not_hearing,),
+    "end": (Link.end,),
     "note_heard": (lambda link: link.note_heard(7),),
     "note_sent": (lambda link: link.note_sent(7),),
     "note_transmission": (lambda link: link.note_transmission(7),),
-    "paused": (lambda link: link.paused(9, 5),),
-    "acknowledged": (Link.acknowledged,),
-    "timed_out": (Link.timed_out,),
-    "gave_up": (Link.gave_up,),
-    "missed_control": (Link.missed_control,),
-    "declared_down": (Link.declared_down,),
-    "said_hello": (lambda link: link.said_hello(5, MS, True), lambda link: link.said_hello(5, MS, False)),
-    "answered": (lambda link: link.answered(30 * MS, False),),
+    "on_pause": (lambda link: link.on_pause(9, 5),),
+    "on_ack": (Link.on_ack,),
+    "on_timeout": (Link.on_timeout,),
+    "on_give_up": (Link.on_give_up,),
+    "on_control_given_up": (Link.on_control_given_up,),
+    "declare_down": (Link.declare_down,),
+    "announce": (lambda link: link.announce(5, MS, True), lambda link: link.announce(5, MS, False)),
+    "measure": (lambda link: link.measure(30 * MS, False),),
     "adopt": (Link.adopt,),
     "forgive_losses": (Link.forgive_losses,),
-    "traced": (lambda link: link.traced((1, 2)),),
-    "promised": (lambda link: link.promised(9 * MS),),
+    "set_path": (lambda link: link.set_path((1, 2)),),
+    "on_promise": (lambda link: link.on_promise(9 * MS),),
 }
 """Every method that changes a link."""
 
@@ -67,7 +67,7 @@ def fresh() -> Link:
 
 def key(link: Link) -> tuple[object, ...]:
     return (
-        link.up,
+        link.is_up,
         link.heard_by_neighbour,
         link.suspected,
         link.hellos.reports_silence,
@@ -119,57 +119,57 @@ def test_every_state_is_drawn_and_reached() -> None:
 @pytest.mark.parametrize("silent", [True, False])
 def test_a_packet_ends_an_outage_unless_the_neighbour_does_not_hear_this_peer(silent: bool) -> None:
     link = fresh()
-    link.new_incarnation(1)
+    link.begin_incarnation(1)
     if not silent:
-        link.hello(Hello(1, False))
-    assert link.declared_down()
-    assert not link.declared_down(), "it is known"
-    assert link.restored() == silent
+        link.on_hello(Hello(1, False))
+    assert link.declare_down()
+    assert not link.declare_down(), "it is known"
+    assert link.restore() == silent
     assert link.state is (NeighbourState.SUSPECTED if silent else NeighbourState.ONE_WAY)
-    link.acknowledged()
-    assert link.restored() != silent
-    assert not link.cleared()
+    link.on_ack()
+    assert link.restore() != silent
+    assert not link.clear_suspicion()
     assert link.state is NeighbourState.UP
 
 
 def test_the_same_hello_is_news_again_after_an_ack_contradicted_it() -> None:
     link, silent = fresh(), Hello(1, False)
-    link.new_incarnation(1)
-    assert link.hello(silent)
+    link.begin_incarnation(1)
+    assert link.on_hello(silent)
     assert link.last_hello is silent, "so a repetition changes nothing"
-    link.acknowledged()
+    link.on_ack()
     assert link.last_hello is None
-    assert link.hello(silent)
+    assert link.on_hello(silent)
 
 
 def test_a_plan_of_hellos_is_void_after_every_change_that_it_depends_on() -> None:
     for change in (
-        Link.declared_down,
+        Link.declare_down,
         Link.adopt,
         lambda link: link.hellos.discard(),
-        lambda link: link.said_hello(5, MS, True),
+        lambda link: link.announce(5, MS, True),
     ):
         link = Link(1, 10 * MS, 1.0, PeerConfig(peer=0, estimator="measured"))
         link.hellos.set(mode := object(), 3, 1, 2, 1, 2)
         assert link.hellos.mode is mode
         change(link)
         assert link.hellos.mode is None
-    link.declared_down()
+    link.declare_down()
     link.hellos.set(object(), 3, 1, 2, 1, 2)
-    assert link.restored()
+    assert link.restore()
     assert link.hellos.mode is None
 
 
 def test_a_neighbour_that_missed_control_is_found_out_once() -> None:
     link = fresh()
-    link.gave_up()
-    link.missed_control()
-    assert link.declared_down()
-    assert not link.cleared(), "not before the link is back"
+    link.on_give_up()
+    link.on_control_given_up()
+    assert link.declare_down()
+    assert not link.clear_suspicion(), "not before the link is back"
     assert link.missed
-    assert link.restored()
-    assert link.cleared()
-    assert not link.cleared()
+    assert link.restore()
+    assert link.clear_suspicion()
+    assert not link.clear_suspicion()
     assert (link.unanswered.fails, link.suspected, link.missed) == (0, False, False)
 
 
@@ -209,9 +209,9 @@ def test_no_other_file_changes_a_link() -> None:
 @pure_only
 @pytest.mark.parametrize(
     "source",
-    ["link.up = False", "link.unanswered.fails += 1", "self._links[peer].path = path", "a, link.missed = 1, True",
-     "setattr(link, 'suspected', True)", "for link.up in (True,): pass", "link.estimator.srtt_ns = 3", "del link.up",
-     "link.sent_ns = now"],
+    ["link.is_up = False", "link.unanswered.fails += 1", "self._links[peer].path = path", "a, link.missed = 1, True",
+     "setattr(link, 'suspected', True)", "for link.is_up in (True,): pass", "link.estimator.srtt_ns = 3",
+     "del link.is_up", "link.sent_ns = now"],
 )  # fmt: skip
 def test_the_checker_sees_who_changes_a_link(source: str) -> None:
     assert len(meddling(source)) == 1

@@ -45,7 +45,7 @@ def test_nominal_links_stay_what_they_are_said_to_be(ack: str, timeout: int) -> 
     nominal = link("nominal", ack)
     assert nominal.timeout_ns == timeout
     for _ in range(50):
-        nominal.answered(77 * MS, False)
+        nominal.measure(77 * MS, False)
     assert not nominal.adopt()
     assert (nominal.delay_ns, nominal.reliability, nominal.timeout_ns) == (10 * MS, 1.0, timeout)
 
@@ -54,7 +54,7 @@ def test_nominal_links_stay_what_they_are_said_to_be(ack: str, timeout: int) -> 
 def test_measured_links_find_the_delay(round_trip: int) -> None:
     measured = link()
     for _ in range(200):
-        measured.answered(round_trip, False)
+        measured.measure(round_trip, False)
     measured.adopt()
     assert measured.delay_ns == pytest.approx(round_trip / 2, rel=0.12, abs=2.1 * MS)
     assert measured.timeout_ns >= round_trip - 8
@@ -64,9 +64,9 @@ def test_measured_links_find_the_delay(round_trip: int) -> None:
 def test_measured_links_find_the_reliability_and_forget_it_slowly(answered: int, missed: int) -> None:
     measured = link()
     for _ in range(missed):
-        measured.timed_out()
+        measured.on_timeout()
     for _ in range(answered):
-        measured.answered(20 * MS, False)
+        measured.measure(20 * MS, False)
     measured.adopt()
     expected = (answered + 20) / (answered + missed + 20)
     assert measured.reliability == pytest.approx(expected, abs=0.021)
@@ -79,11 +79,11 @@ def test_measured_links_find_the_reliability_and_forget_it_slowly(answered: int,
 
 def test_a_first_guess_that_is_too_long_gives_way_to_the_first_answer_and_is_told_later() -> None:
     measured = link()
-    measured.answered(17 * MS, False)  # near enough
+    measured.measure(17 * MS, False)  # near enough
     assert measured.delay_ns == 10 * MS
-    measured.answered(2 * MS, False)
+    measured.measure(2 * MS, False)
     assert measured.delay_ns == 1 * MS
-    measured.answered(30 * MS, False)  # a busy host's
+    measured.measure(30 * MS, False)  # a busy host's
     assert measured.delay_ns == 1 * MS
     assert measured.adopt()  # the others have yet to hear of it
     assert not measured.adopt()
@@ -91,9 +91,9 @@ def test_a_first_guess_that_is_too_long_gives_way_to_the_first_answer_and_is_tol
 
 def test_what_was_measured_is_renewed_once_in_a_period_only() -> None:
     measured = link()
-    measured.answered(20 * MS, False)
+    measured.measure(20 * MS, False)
     assert not measured.adopt()
-    measured.answered(2 * MS, False)
+    measured.measure(2 * MS, False)
     assert measured.delay_ns == 10 * MS
     assert measured.adopt()
     assert measured.delay_ns == 1 * MS
@@ -102,7 +102,7 @@ def test_what_was_measured_is_renewed_once_in_a_period_only() -> None:
 def test_late_answers_do_not_make_a_link_wait_without_bound() -> None:
     found = link("measured")
     for _ in range(20):
-        found.answered(90 * SECOND, retransmitted=False)
+        found.measure(90 * SECOND, retransmitted=False)
     assert found.timeout_ns == MAX_TIMEOUT_NS
 
 
@@ -110,7 +110,7 @@ def test_the_round_trip_of_a_retransmission_is_ambiguous() -> None:
     measured = link()
     assert measured.estimator is not None
     before = measured.estimator.srtt_ns
-    measured.answered(900 * MS, True)
+    measured.measure(900 * MS, True)
     assert measured.estimator.srtt_ns == before
 
 
@@ -145,8 +145,8 @@ def hops(effects: list[Effect]) -> list[PeerId]:
 
 def test_expectations_of_a_neighbour_are_forgotten_when_it_restarts_and_only_then() -> None:
     talk = with_lists()
-    talk.peer.links[D].gave_up()
-    talk.peer.links[D].missed_control()  # it missed something, and is told everything when it is heard
+    talk.peer.links[D].on_give_up()
+    talk.peer.links[D].on_control_given_up()  # it missed something, and is told everything when it is heard
     told = [m.body for to, m in sent(talk.hear(0, D, Ack(tx(1)))) if isinstance(m, Control)]
     assert any(isinstance(body, PeerInterest) for body in told)
     assert hops(talk.hear(0, B, Data(tx(150), event(1), 0, (S,), (B,)))) == [D]

@@ -123,7 +123,7 @@ def test_news_of_a_neighbour_that_is_silent_expires() -> None:
     config = PeerConfig(peer=0)
     links = {1: Link(1, MS, 1.0, config), 2: Link(2, MS, 1.0, config)}
     table = NewsTable(0, 1, 2, links)
-    assert table.heard(0, 1, telling(FailureNews(1, (1, 1), 1, (7,))))
+    assert table.on_hello(0, 1, telling(FailureNews(1, (1, 1), 1, (7,))))
     links[1].heard_ns = SECOND
     assert table.is_down(7, 1, SECOND + EXPIRY_NS)
     assert not table.is_down(7, 1, 2 * SECOND + EXPIRY_NS)

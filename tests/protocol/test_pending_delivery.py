@@ -88,7 +88,7 @@ def test_what_comes_before_its_subscriber_is_stored_before_the_ack_and_handed_ov
     peer(GRACE, Woken())
     assert peer.handed() == [(1, event().id)]
     assert peer.drops() == []
-    assert peer.peer.answers_for == ()
+    assert peer.peer.responsible_ids == ()
 
 
 def test_copies_are_suppressed_before_and_after_it_is_handed_over() -> None:
@@ -136,7 +136,7 @@ def test_when_the_grace_time_is_over_it_is_dropped_aloud() -> None:
     peer(GRACE + 1, Subscribed(LocalSubscription(2, "topic = 't'")))
     peer(GRACE + 10 * SECOND, Woken())
     assert peer.handed() == []
-    assert Restarted(peer.left(), incarnation=3).peer.answers_for == ()
+    assert Restarted(peer.left(), incarnation=3).peer.responsible_ids == ()
 
 
 @pytest.mark.parametrize(("began", "grace"), [(GRACE, GRACE), (0, 0)])
@@ -181,7 +181,7 @@ def test_no_more_wait_than_a_limit_allows(limit: dict[str, int]) -> None:
     for number in (1, 2, 3):
         peer.hear(1 * SECOND, B, packet(number, number))
     assert peer.drops() == [Drop(event(1).id, (A,), NO_ROOM)]
-    assert peer.peer.answers_for == (event(2).id, event(3).id)
+    assert peer.peer.responsible_ids == (event(2).id, event(3).id)
     again = Restarted(peer.left(), retry_limit=1, incarnation=3)
     assert again.drops() == [Drop(event(2).id, (A,), NO_ROOM)]
 
@@ -198,16 +198,16 @@ def test_it_is_for_this_peer_and_others() -> None:
     crashed(3 * SECOND, Subscribed(WANTED))
     crashed(3 * SECOND + GATHER_NS, Woken())
     assert crashed.handed() == [(1, event().id)]
-    assert crashed.peer.answers_for == (event().id,)  # S has not taken it
+    assert crashed.peer.responsible_ids == (event().id,)  # S has not taken it
     assert ReleasedRecord(event().id) not in crashed.left()
     assert Persist(ReleasedRecord(event().id)) not in peer.hear(1 * SECOND + 20 * MS, C, Ack(on.tx))
     peer(2 * SECOND, Subscribed(WANTED))
     peer(2 * SECOND + GATHER_NS, Woken())
     assert peer.left()[-2:] == (DeliveredRecord(event().id), ReleasedRecord(event().id))
-    assert peer.peer.answers_for == ()
+    assert peer.peer.responsible_ids == ()
 
 
 def test_subscriptions_that_hold_from_the_start_are_handed_what_was_left() -> None:
     peer = Restarted((PendingRecord(event(), BORN, (A,)),), incarnation=3, mine=(WANTED,))
     assert peer.handed() == [(1, event().id)]
-    assert peer.peer.answers_for == ()
+    assert peer.peer.responsible_ids == ()

@@ -245,7 +245,7 @@ def test_what_fails_again_and_again_is_tried_less_and_less_often_until_something
     queue.accept(PendingRecord(event(), 0, (S,)))
     now, pauses = 0, []
     for _ in range(5):
-        queue.rest(now, event().id, 1, 4)
+        queue.postpone(now, event().id, 1, 4)
         queue.wait(GiveUp(event(), 0, (S,), "stuck"), None)
         soonest = queue.soonest()
         assert soonest is not None and queue.take(soonest - 1, 9) == []
@@ -253,21 +253,21 @@ def test_what_fails_again_and_again_is_tried_less_and_less_often_until_something
         now = soonest
         assert [again.event.id for again in queue.take(now, 9)] == [event().id]
     assert pauses == [1, 2, 4, 4, 4]
-    queue.rest(now, event().id, 1, 4)
+    queue.postpone(now, event().id, 1, 4)
     queue.wait(GiveUp(event(), 0, (S,), "stuck"), None)
     queue.wake()
     assert [again.event.id for again in queue.take(now, 9)] == [event().id]
-    assert queue.handed_on(event().id, (S,), ()) == ReleasedRecord(event().id)
+    assert queue.hand_over(event().id, (S,), ()) == ReleasedRecord(event().id)
     assert queue.soonest() is None
 
 
 def test_a_partly_handed_on_packet_stays_for_the_rest() -> None:
     queue = RetryQueue(100, 10**9)
     queue.accept(PendingRecord(event(), 0, (S, T)))
-    assert queue.handed_on(event().id, (S,), ()) is None
-    assert queue.owed(GiveUp(event(), 0, (S, T), "stuck")) == GiveUp(event(), 0, (T,), "stuck", (0,))
-    assert queue.handed_on(event().id, (T,), ()) == ReleasedRecord(event().id)
-    assert queue.owed(GiveUp(event(), 0, (S, T), "stuck")) is None
+    assert queue.hand_over(event().id, (S,), ()) is None
+    assert queue.restrict_to_owed(GiveUp(event(), 0, (S, T), "stuck")) == GiveUp(event(), 0, (T,), "stuck", (0,))
+    assert queue.hand_over(event().id, (T,), ()) == ReleasedRecord(event().id)
+    assert queue.restrict_to_owed(GiveUp(event(), 0, (S, T), "stuck")) is None
 
 
 def sized(sequence: int, payload: int) -> Event:

@@ -11,8 +11,8 @@ from wend.protocol.link.copa import Copa
 from wend.protocol.link.estimator import MAX_TIMEOUT_NS
 from wend.protocol.link.in_flight import OutgoingControl
 from wend.protocol.link.link import Link
+from wend.protocol.link.link_sender import LinkSender
 from wend.protocol.link.retransmission import Retransmission
-from wend.protocol.link.send_queue import LinkSender
 from wend.protocol.messages import Ack, Control, Data, Fragment
 from wend.protocol.plugins import FLOODED, Forward
 from wend.protocol.ports import (
@@ -53,13 +53,13 @@ def test_a_number_of_a_far_incarnation_is_a_number_like_any_other() -> None:
 def test_an_answer_to_a_retransmission_makes_the_next_packet_wait_longer() -> None:
     link = Link(B, 20 * MS, 1.0, PeerConfig(peer=A, estimator="measured"))
     before = link.timeout_ns
-    link.answered(300 * MS, retransmitted=True)
+    link.measure(300 * MS, retransmitted=True)
     assert link.timeout_ns == min(300 * MS, 2 * before)
     for _ in range(20):
-        link.answered(60 * SECOND, retransmitted=True)
+        link.measure(60 * SECOND, retransmitted=True)
     assert link.timeout_ns == MAX_TIMEOUT_NS
     for _ in range(100):
-        link.answered(40 * MS, retransmitted=False)
+        link.measure(40 * MS, retransmitted=False)
     assert link.timeout_ns < 60 * MS
 
 
@@ -72,7 +72,7 @@ def test_the_time_for_which_an_ack_was_held_is_no_part_of_the_round_trip(held: i
     retransmission.forward(0, Forward(C, event(1), 0, (S,)), effects)
     (sent_,) = [effect.message for effect in effects if isinstance(effect, Send)]
     assert isinstance(sent_, Data)
-    retransmission.answered(40 * MS, links[C], Ack(sent_.tx, held_ns=held * MS), [])
+    retransmission.on_ack(40 * MS, links[C], Ack(sent_.tx, held_ns=held * MS), [])
     estimator = links[C].estimator
     assert estimator is not None and estimator.srtt_ns == round_trip * MS  # of a lie, at most 10 ms are believed
 
@@ -89,7 +89,7 @@ def test_congestion_control_does_not_count_the_time_for_which_a_busy_host_read_n
     retransmission.forward(0, Forward(C, event(1), 0, (S,)), effects)
     (sent_,) = [effect.message for effect in effects if isinstance(effect, Send)]
     assert isinstance(sent_, Data)
-    retransmission.answered(80 * MS, links[C], Ack(sent_.tx, held_ns=held * MS), [])
+    retransmission.on_ack(80 * MS, links[C], Ack(sent_.tx, held_ns=held * MS), [])
     assert sender.controller.least_ns == round_trip * MS
 
 
@@ -98,7 +98,7 @@ def test_over_a_short_link_a_timer_allows_for_a_neighbour_that_does_not_run() ->
         link = Link(C, MS, 1.0, PeerConfig(peer=A, estimator="measured", margin_ns=margin_ms * MS))
         assert link.timeout_ns >= least_ms * MS
         for _ in range(100):
-            link.answered(MS, retransmitted=False)
+            link.measure(MS, retransmitted=False)
         assert max(1, least_ms) * MS <= link.timeout_ns <= max(2, least_ms) * MS
 
 
@@ -109,7 +109,7 @@ def test_after_a_pause_timers_wait_as_long_again_and_no_longer() -> None:
     retransmission = Retransmission(config, links, timers, *noted)
     retransmission.forward(0, Forward(C, event(1), 0, (S,)), [])
     due = links[C].timeout_ns
-    retransmission.paused(due, 3 * MS)
+    retransmission.on_pause(due, 3 * MS)
     retransmission.forward(due, Forward(C, event(2), 0, (S,)), [])  # it knows of no pause
     timers.run(due, [])
     assert failed == []

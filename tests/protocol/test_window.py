@@ -45,7 +45,7 @@ def test_a_number_beyond_all_reason_is_called_seen_and_harms_nothing() -> None:
 def test_equal_copies_are_never_dropped(arrivals: list[tuple[int, set[int]]]) -> None:
     copies = ForwardedCopies()
     for sequence, dests in arrivals:
-        assert copies.take((0, 1, sequence), tuple(sorted(dests)), ())[0] == tuple(sorted(dests))
+        assert copies.record((0, 1, sequence), tuple(sorted(dests)), ())[0] == tuple(sorted(dests))
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=40))
@@ -56,7 +56,7 @@ def test_a_copy_is_dropped_only_where_a_higher_one_has_been(made: list[tuple[int
         rank = 0
         for _ in range(by + 1):
             rank = fork(rank, peer)
-        fresh, _ = copies.take((0, 1, 1), (7,), (rank,))
+        fresh, _ = copies.record((0, 1, 1), (7,), (rank,))
         assert (fresh == ()) == (highest >= 0 and ranks_below(rank, highest))
         if fresh:
             highest = rank
@@ -71,20 +71,20 @@ def test_a_fork_ranks_above_and_a_hedge_does_not() -> None:
 
 def test_what_was_given_back_is_welcome_again() -> None:
     copies = ForwardedCopies()
-    copies.take((0, 1, 1), (4, 5), (fork(0, 1), fork(0, 1)))
-    assert copies.take((0, 1, 1), (4, 5), ()) == ((), ())
+    copies.record((0, 1, 1), (4, 5), (fork(0, 1), fork(0, 1)))
+    assert copies.record((0, 1, 1), (4, 5), ()) == ((), ())
     copies.give_back((0, 1, 1), (4,))
-    assert copies.take((0, 1, 1), (4, 5), ())[0] == (4,)
+    assert copies.record((0, 1, 1), (4, 5), ())[0] == (4,)
 
 
 def test_an_event_too_old_to_know_is_told_from_a_duplicate() -> None:
     seen = DuplicateFilter()
     assert seen.add(EventId(1, 1, 5))
     assert not seen.add(EventId(1, 1, 5))
-    assert not seen.too_old(EventId(1, 1, 5))
+    assert not seen.is_too_old(EventId(1, 1, 5))
     assert seen.add(EventId(1, 1, 10_000))
     assert not seen.add(EventId(1, 1, 6))
-    assert seen.too_old(EventId(1, 1, 6))
+    assert seen.is_too_old(EventId(1, 1, 6))
     assert seen.add(EventId(1, 2, 6)), "another incarnation counts anew"
 
 
@@ -101,7 +101,7 @@ def test_a_window_across_blocks_is_a_set_of_its_last_numbers_and_no_larger_than_
         assert window.add(number) == (number not in seen and not old)
         seen.add(number)
         highest = max(highest, number)
-        assert (window.highest, window.too_old(number)) == (highest, number <= highest - size)
+        assert (window.highest, window.is_too_old(number)) == (highest, number <= highest - size)
         assert max(held(window).values()) <= max(1024, size // 1024 + 2)
 
 
@@ -143,7 +143,7 @@ def test_the_filter_knows_the_first_numbers_of_a_publisher_as_a_window_does(numb
         id_ = EventId(1, 1, number)
         assert (id_ in seen) == (number in window)
         assert seen.add(id_) == window.add(number)
-        assert seen.too_old(id_) == window.too_old(number)
+        assert seen.is_too_old(id_) == window.is_too_old(number)
 
 
 @pytest.mark.parametrize("retry_limit", [10_000, 1_000_000])

@@ -45,7 +45,7 @@ def signed(event: Event, signer: EventSigner = SIGNER) -> Event:
 
 def refused(event: Event, verifier: EventVerifier = VERIFIER, now_s: int = NOW) -> str:
     with pytest.raises(Untrusted) as caught:
-        verifier.signer(event, now_s)
+        verifier.verify(event, now_s)
     return str(caught.value)
 
 
@@ -62,7 +62,7 @@ def test_a_signature_survives_the_wire_and_any_order_of_attributes(
     event = signed(Event(EventId(7, 3, sequence), attributes, payload, headers))
     carried = msgspec.msgpack.decode(msgspec.msgpack.encode(event), type=Event)
     turned = dict(reversed(carried.attributes.items()))
-    assert VERIFIER.signer(msgspec.structs.replace(carried, attributes=turned), NOW) == "site-7"
+    assert VERIFIER.verify(msgspec.structs.replace(carried, attributes=turned), NOW) == "site-7"
 
 
 EVENT = Event(EventId(7, 3, 1), {"topic": "a", "x": 1}, b"payload", {"kind": "k"})
@@ -83,7 +83,7 @@ EVENT = Event(EventId(7, 3, 1), {"topic": "a", "x": 1}, b"payload", {"kind": "k"
     ],
 )
 def test_whatever_is_changed_is_noticed(changed: dict[str, Any]) -> None:
-    assert VERIFIER.signer(signed(EVENT), NOW) == "site-7"
+    assert VERIFIER.verify(signed(EVENT), NOW) == "site-7"
     assert (
         refused(msgspec.structs.replace(signed(EVENT), **changed)) == "an event does not have the signature of site-7"
     )
@@ -100,12 +100,12 @@ def test_only_the_publishers_own_site_can_sign() -> None:
 
 def test_a_member_of_a_queue_group_that_passes_an_event_on_does_not_break_it() -> None:
     moved = msgspec.structs.replace(signed(EVENT), id=EventId(9, 1, 1), origin=EVENT.id)
-    assert VERIFIER.signer(moved, NOW) == "site-7"
+    assert VERIFIER.verify(moved, NOW) == "site-7"
 
 
 def test_the_name_of_a_signer_is_not_covered_and_not_believed() -> None:
     named = {**signed(EVENT).headers, SIGNED_BY_HEADER: "site-1"}
-    assert VERIFIER.signer(msgspec.structs.replace(EVENT, headers=named), NOW) == "site-7"
+    assert VERIFIER.verify(msgspec.structs.replace(EVENT, headers=named), NOW) == "site-7"
 
 
 @given(st.one_of(st.text(max_size=40), st.binary(max_size=700).map(lambda data: data.hex())))

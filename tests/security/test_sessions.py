@@ -149,7 +149,7 @@ def test_a_thousand_rekeys_under_load_lose_nothing_and_pause_nothing() -> None:
             for _ in range(3):  # so that packets under old and new keys overtake each other
                 number += 1
                 world.hosts[speaker].send(to, b"%d" % number)
-                waits += world.hosts[speaker].layer.waiting(to)
+                waits += world.hosts[speaker].layer.waiting_count(to)
         world.run(world.now + 5 * SECOND)
     assert world.now > 1000 * 100 * SECOND and waits == 0
     world.run(world.now + SECOND)

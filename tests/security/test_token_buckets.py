@@ -26,11 +26,11 @@ def test_what_counts_as_one_source(host: str, source: str) -> None:
 
 def test_a_bucket_lends_what_is_more_than_a_burst() -> None:
     bucket = TokenBucket(10.0, 10.0, 0.0)
-    assert bucket.has(0.0, 25.0)
+    assert bucket.has_tokens(0.0, 25.0)
     bucket.spend(25.0)
-    assert not bucket.has(1.5, 1.0) and bucket.has(1.6, 1.0)
+    assert not bucket.has_tokens(1.5, 1.0) and bucket.has_tokens(1.6, 1.0)
     assert not bucket.is_full(1.6) and bucket.is_full(2.5)
-    assert not TokenBucket(0.0, 0.0, 0.0).has(100.0, 1.0)
+    assert not TokenBucket(0.0, 0.0, 0.0).has_tokens(100.0, 1.0)
 
 
 def test_buckets_of_sources_are_apart_and_bounded() -> None:

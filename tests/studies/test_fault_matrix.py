@@ -2,7 +2,7 @@
 
 import pytest
 
-from wend.drivers.sim.checks import promised
+from wend.drivers.sim.checks import promised_properties
 from wend.drivers.sim.run import play as play_world
 from wend.drivers.world import World
 from wend.studies.esposito.fault_matrix import COMBINED, FAULTS, STRATEGIES, fault_world, judge, play, stores_events
@@ -39,7 +39,7 @@ def test_nor_do_those_that_were_made_for_links_when_peers_crash(strategy: str) -
     for seed in range(100, 103):
         world = fault_world("node crash", strategy, seed)
         assert judge("node crash", play_world(world)).broken == ()
-        judged += len(promised(world)) == 5
+        judged += len(promised_properties(world)) == 5
     assert judged >= 1
 
 
@@ -68,7 +68,7 @@ def test_every_strategy_meets_the_same_faults() -> None:
 
 def test_worlds_with_stores_are_judged_for_everything() -> None:
     worlds = [fault_world(fault, "adaptive", seed) for fault in FAULTS for seed in range(4)]
-    assert sum(len(promised(world)) == 5 for world in worlds) > len(worlds) / 2
+    assert sum(len(promised_properties(world)) == 5 for world in worlds) > len(worlds) / 2
     assert {name for name in STRATEGIES if not stores_events(name)} >= {"scribe", "hermes", "dmm", "dmm-ar"}
 
 

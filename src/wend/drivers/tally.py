@@ -60,7 +60,7 @@ def summarised(
         data_packets=data_packets,
         data_packets_unicast=data_packets_unicast,
         control=dict(sorted(control.items())),
-        late=_late(arrived),
+        late=_late_shares(arrived),
         delay_ms=_delays(arrived),
         drops=dict(sorted(drops.items())),
         notices=dict(sorted(notices.items())),
@@ -75,7 +75,7 @@ def _per(part: int, expected: int) -> float:
     return part / expected if expected else 0.0
 
 
-def _late(arrived: DeliveryCounts) -> Late:
+def _late_shares(arrived: DeliveryCounts) -> Late:
     late = arrived.delivered - arrived.on_time
     return Late(*(count / late for count in arrived.within)) if late else Late()
 

@@ -1,7 +1,7 @@
 """The configuration of a peer: its identity, the plug-ins that it hosts, and the settings of all its parts.
 
 The settings of the link layer and of delivery are declared here. A plug-in declares its own, in its own file.
-`PeerConfig` takes the values of all of them by field name, and hands each part its struct (`of`).
+`PeerConfig` takes all values by field name, and gives each part its struct (`of`).
 """
 
 from typing import Annotated, Any, ClassVar, TypeVar
@@ -104,9 +104,9 @@ class DeliverySettings(Settings, frozen=True, kw_only=True):
 
 
 class PeerConfig:
-    """The arguments with which a peer is made.
+    """The configuration of one peer.
 
-    `stores`: whether the next incarnation of this peer finds the events that this one stores. `seed` decides the
+    `stores`: whether the next incarnation of this peer gets the records that this one stores. `seed` is for random
     draws of memberships. Every other argument is the value of a setting, by field name.
     """
 
@@ -128,9 +128,9 @@ class PeerConfig:
         self.incarnation = incarnation
         self.strategy = strategy
         self.interest = interest
-        """None: the one that the strategy asks for."""
+        """None: the interest that the strategy asks for."""
         self.membership = membership
-        """None: links are given, and stay."""
+        """None: the driver gives the links."""
         self.stores = stores
         self.seed = seed
         self._values = settings
@@ -150,7 +150,7 @@ class PeerConfig:
         return PeerConfig(**{**fixed, **self._values, **changes})
 
     def has_other_settings(self, groups: tuple[type[Settings], ...]) -> bool:
-        """Whether it has values of settings that none of these groups declares."""
+        """Whether there are values of settings that none of these groups declares."""
         return not all(any(name in group.__struct_fields__ for group in groups) for name in self._values)
 
     def check(self, groups: tuple[type[Settings], ...]) -> None:

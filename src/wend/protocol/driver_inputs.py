@@ -1,4 +1,4 @@
-"""The inputs of the driver, but for events and messages: start and stop, subscriptions, links, paths, plans."""
+"""The inputs of the driver other than events and messages: start and stop, subscriptions, links, paths, plans."""
 
 from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
@@ -58,9 +58,9 @@ class DriverInputs:
     def handle(self, now: Nanos, event: Input, effects: Effects) -> None:
         match event:
             case Paused():
-                self._layer.paused(now, event.ns)
+                self._layer.on_pause(now, event.ns)
             case Unsent():
-                self._unsent(now, event, effects)
+                self._on_unsent(now, event, effects)
             case Confirmed():
                 self._local.durable.confirm(now, event.number, event.positions, effects)
             case Attached():
@@ -81,7 +81,7 @@ class DriverInputs:
             case Planned():
                 self._plan(now, event, effects)
             case PathFound():
-                self._take_path(now, event, effects)
+                self._on_path_found(now, event, effects)
             case ContactFound():
                 if self._host.membership is not None:
                     self._host.tell(now, self._host.membership, event, effects)
@@ -109,10 +109,10 @@ class DriverInputs:
             self._local.subscribe(wanted, effects)
         for text in event.advertisements:
             self._local.advertise(text, effects)
-        self._host.links_changed(now, effects)
+        self._host.on_links_changed(now, effects)
         self._host.tell_all(now, SubscriptionsChanged(), effects)
         self._layer.monitor(now)
-        if event.stored:  # a neighbour may have missed what this peer remembers
+        if event.stored:  # a neighbour may lack the state that this peer restored
             for peer in self._host.view.neighbours:
                 self._layer.resync(now, peer, effects)
         if self._store is not None and self._local.pending is not None:
@@ -121,7 +121,7 @@ class DriverInputs:
         self._layer.manager.trace(effects)
 
     def _recall(self, now: Nanos, event: Started, effects: Effects) -> list[PendingRecord]:
-        """Take over the records of an earlier incarnation. Return the events that it was still responsible for."""
+        """Restore the records of an earlier incarnation. Return the events that it was still responsible for."""
         pending: dict[EventId, PendingRecord] = {}
         durable: list[Record] = []
         for record in event.stored:
@@ -141,15 +141,15 @@ class DriverInputs:
         self._local.recall_durable(now, durable, effects)
         return list(pending.values())
 
-    def _unsent(self, now: Nanos, event: Unsent, effects: Effects) -> None:
-        """Handle a message that the driver cannot send. No other link would carry it either."""
+    def _on_unsent(self, now: Nanos, event: Unsent, effects: Effects) -> None:
+        """Handle a message that the driver cannot send over any link."""
         message = event.message
         if isinstance(message, Data | Fragment | Control):
-            self._outcomes.unsent(now, message, effects)
+            self._outcomes.on_unsent(now, message, effects)
         elif isinstance(message, DirectMessage):
             dropped = self._layer.direct.drop(now, message.number)
             if dropped is not None:
-                self._host.undelivered(now, *dropped, effects)
+                self._host.on_undelivered(now, *dropped, effects)
         elif isinstance(message, PlainMessage) and event.peer == self._host.view.me:  # a multicast
             self._host.tell(
                 now, self._host.by_name[message.plugin], Undelivered(self._host.view.me, message.body), effects
@@ -159,7 +159,7 @@ class DriverInputs:
         if self._local.subscribe(event.subscription, effects):
             self._host.tell_all(now, SubscriptionsChanged(), effects)
             if self._local.pending is not None:
-                self._local.pending.subscribed(now)
+                self._local.pending.on_subscribed(now)
 
     def _plan(self, now: Nanos, event: Planned, effects: Effects) -> None:
         me, links = self._host.view.me, self._host.view.links
@@ -169,12 +169,12 @@ class DriverInputs:
             raise ConfigError(f"the plan sends from peer {me} to {unlinked[0]}, which is not its neighbour")
         self._host.tell(now, self._host.router, event, effects)
 
-    def _take_path(self, now: Nanos, event: PathFound, effects: Effects) -> None:
+    def _on_path_found(self, now: Nanos, event: PathFound, effects: Effects) -> None:
         if self._host.membership is not None:
             self._host.tell(now, self._host.membership, event, effects)
         if self._host.interest.needs.paths:
             self._host.tell(now, self._host.interested, event, effects)
-        self._layer.manager.path_found(now, event, effects)
+        self._layer.manager.on_path_found(now, event, effects)
 
     def check_new_link(self, peer: PeerId) -> None:
         """Raise `ConfigError` if the peer cannot have a given link with this one."""

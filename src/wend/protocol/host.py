@@ -1,7 +1,7 @@
-"""The plug-in host: it makes the plug-ins that it is given, dispatches inputs to them, and checks their effects.
+"""The plug-in host: it creates the plug-ins of a peer, dispatches inputs to them, and checks their effects.
 
-The host asks plug-ins in the order in which it is given them: membership, the link-state graph, interest, other graphs,
-routing. So a plug-in hears of a change after the plug-ins that it builds on.
+The host calls plug-ins in the given order: membership, the link-state graph, interest, other graphs, routing. So a
+plug-in is notified of a change after the plug-ins that it depends on.
 
 The host carries out the effects that concern plug-ins alone: timers, changes, memory and multicast groups. It passes
 the others on (`plugin_effects.py`).
@@ -57,9 +57,9 @@ from wend.protocol.timers import Effects, Timers
 
 _WITH_MESSAGE = frozenset({Tell, SendTo, Multicast, Remember})
 NamedPlugins = tuple[tuple[str, type[Plugin]], ...]
-"""The names and classes of the plug-ins that a peer hosts, in the order in which its host asks them."""
+"""The names and classes of the plug-ins that a peer hosts, in the order in which the host calls them."""
 CarryOut = Callable[[Nanos, "Hosted", list[PluginEffect], Effects], None]
-"""What carries out the effects of a plug-in."""
+"""Carries out the effects of a plug-in."""
 Handle = Callable[[Nanos, PluginInput, View], list[PluginEffect]]
 
 
@@ -69,7 +69,7 @@ def _message_types(messages: Any) -> frozenset[type]:
 
 
 class Hosted:
-    """A plug-in at work, with what the host needs at every step."""
+    """A running plug-in, with the data that the host needs at every step."""
 
     __slots__ = ("_allowed", "handle", "header", "kind", "name", "plugin", "types")
 
@@ -77,20 +77,20 @@ class Hosted:
         self.name = name
         self.kind: Kind = made.kind
         self.plugin = made
-        self.handle: Handle = self._checked if OUTSIDE in name else made.handle
+        self.handle: Handle = self._handle_checked if OUTSIDE in name else made.handle
         self.header: type = type(None)
         if isinstance(made, Routing) and made.header is not None:
             self.header = made.header
         self._allowed = ALLOWED[made.kind]
         self.types = _message_types(made.messages)
-        """The types of its messages, without fragments and empty bodies."""
+        """The types of the plug-in's messages, without fragments and empty bodies."""
 
     def carry_header(self, header: type) -> None:
-        """Let this routing forward packets with a header of the interest, which it does not know."""
+        """Make this routing forward packets with a header of the interest, which the routing does not handle."""
         self.header = header
         self.handle = _WithHeader(self.handle).handle
 
-    def _checked(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
+    def _handle_checked(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         """Handle an input. Raise a ConfigError of one sentence if a plug-in from outside the tree makes a mistake."""
         handle: Any = self.plugin.handle  # it may return anything
         try:
@@ -98,22 +98,22 @@ class Hosted:
         except WendError:
             raise
         except Exception as error:
-            raise blamed(self, event, _failure(error)) from error
+            raise mistake_error(self, event, _failure(error)) from error
         if type(effects) is not list:
-            raise blamed(self, event, f"answered {effects!r:.80} where a list of effects is due")
+            raise mistake_error(self, event, f"answered {effects!r:.80} where a list of effects is due")
         return effects
 
     @property
     def message_type(self) -> Any:
-        """What the body of its control messages may be, for decoders."""
+        """The type of the body of control messages, for decoders."""
         return ControlFragment if self.plugin.messages is None else self.plugin.messages | ControlFragment
 
     def read(self, body: Any) -> Any:
-        """A message from its stored form: itself, or plain values."""
+        """Convert a stored message, which may be plain values, to its type."""
         return body if type(body) in self.types else msgspec.convert(body, self.plugin.messages)
 
-    def mistake(self, answer: object) -> str | None:
-        """What is wrong with an effect, in words that follow "it"; None if it is allowed."""
+    def find_mistake(self, answer: object) -> str | None:
+        """Find the mistake in an effect, in words that follow "it"; None if the effect is allowed."""
         kind = type(answer)
         if kind not in self._allowed:
             return f"answered {answer!r:.80}, which no {self.kind} plug-in may"
@@ -125,7 +125,7 @@ class Hosted:
 
 
 class _WithHeader:
-    """Keeps the header of a packet through a routing that does not know it."""
+    """Preserves the header of a packet through a routing that does not handle it."""
 
     __slots__ = ("_handle",)
 
@@ -172,7 +172,7 @@ class Host:
         self._timers = timers
         self._links = links
         self._joined: dict[str, set[Hosted]] = {}
-        """By multicast group: the plug-ins that joined it."""
+        """The plug-ins that joined each multicast group."""
         self._persistence = config.of(DeliverySettings).persistence
         self.view = View(config, links, self._persistence)
         self.hosted = self._make(config, plugins)
@@ -181,7 +181,7 @@ class Host:
             names = sorted(one.name for one in self.hosted)
             raise ConfigError(f"the plug-ins of a peer need names of their own: {', '.join(names)}")
         self.forms_links = config.membership is not None
-        """Whether the peer makes its first links while it runs."""
+        """Whether the peer makes its first links after its start."""
         self.membership = next((one for one in self.hosted if isinstance(one.plugin, Membership)), None)
         (self.interested,) = (one for one in self.hosted if one.kind == "interest")
         self.interest: Interest = self.interested.plugin  # type: ignore[assignment]
@@ -228,19 +228,19 @@ class Host:
             if one not in but:
                 self._carry_out(now, one, one.handle(now, event, self.view), effects)
 
-    def links_changed(self, now: Nanos, effects: Effects) -> None:
+    def on_links_changed(self, now: Nanos, effects: Effects) -> None:
         if len(self.view.neighbours) != len(self._links):
             self.view.neighbours = tuple(sorted(self._links))
         self.tell_all(now, LinksChanged(), effects)
 
-    def undelivered(self, now: Nanos, peer: PeerId, plugin: str, body: Any, effects: Effects) -> None:
-        """Nobody acknowledged a direct message of a plug-in."""
+    def on_undelivered(self, now: Nanos, peer: PeerId, plugin: str, body: Any, effects: Effects) -> None:
+        """Notify a plug-in that its direct message was not acknowledged."""
         if self.membership is not None:
             self.tell(now, self.membership, Unanswered(peer), effects)
         self.tell(now, self.by_name[plugin], Undelivered(peer, body), effects)
 
-    def heard(self, now: Nanos, sender: PeerId, name: str, message: Any, effects: Effects) -> None:
-        """A message from another peer, for the plug-in that it names."""
+    def on_message(self, now: Nanos, sender: PeerId, name: str, message: Any, effects: Effects) -> None:
+        """Pass a message from another peer to the plug-in that it names."""
         one = self.by_name.get(name)
         if one is None:
             effects.append(Refuse(sender, "unknown-plugin"))
@@ -252,7 +252,7 @@ class Host:
             self._carry_out(now, one, one.handle(now, Heard(sender, message), self.view), effects)
 
     def recall(self, now: Nanos, record: StateRecord, effects: Effects) -> None:
-        """Give a plug-in a message that it stored in an earlier incarnation. Ignore those that it cannot read."""
+        """Pass a plug-in a message that it stored in an earlier incarnation. Ignore messages that it cannot read."""
         one = self.by_name.get(record.plugin)
         if one is None:
             return
@@ -264,15 +264,15 @@ class Host:
 
     # ---------------------------------------------------------------- effects that concern plug-ins alone
 
-    def carries_out(self, now: Nanos, one: Hosted, answer: PluginEffect, effects: Effects) -> bool:
+    def carry_out(self, now: Nanos, one: Hosted, answer: PluginEffect, effects: Effects) -> bool:
         """Check an effect, and carry it out if it concerns plug-ins alone. Return whether it does."""
-        mistake = one.mistake(answer)
+        mistake = one.find_mistake(answer)
         if mistake is not None:
-            raise blamed(one, None, mistake)
-        if type(answer) is SendTo:  # most of all effects
+            raise mistake_error(one, None, mistake)
+        if type(answer) is SendTo:  # the most frequent effect
             return False
         if type(answer) is Timer:
-            self._timers.at(answer.time_ns, self._due, (one, answer.name))
+            self._timers.at(answer.time_ns, self._on_timer, (one, answer.name))
         elif type(answer) is Changed:
             self.tell_all(now, answer, effects, one)
         elif type(answer) is Remember:
@@ -289,7 +289,7 @@ class Host:
         return True
 
     def _leave(self, one: Hosted, leave: LeaveMulticast, effects: Effects) -> None:
-        """The peer stays in a group until the last plug-in that joined it has left."""
+        """Leave a group for one plug-in. The peer leaves it after the last plug-in that joined it."""
         plugins = self._joined.get(leave.group, set())
         if one in plugins:
             plugins.remove(one)
@@ -297,13 +297,13 @@ class Host:
                 del self._joined[leave.group]
                 effects.append(leave)
 
-    def _due(self, now: Nanos, timer: tuple[Hosted, str], effects: Effects) -> None:
+    def _on_timer(self, now: Nanos, timer: tuple[Hosted, str], effects: Effects) -> None:
         one, name = timer
         self.tell(now, one, Due(name), effects)
 
 
-def blamed(one: Hosted, event: PluginInput | None, mistake: str) -> ConfigError:
-    """The sentence about a plug-in's mistake."""
+def mistake_error(one: Hosted, event: PluginInput | None, mistake: str) -> ConfigError:
+    """Make the error that reports a plug-in's mistake."""
     told = "" if event is None else f", told {type(event).__name__},"
     return ConfigError(f"plug-in {one.name!r}{told} {mistake}")
 

@@ -20,7 +20,7 @@ MAX_CONTROL_BYTES = 64 * 16_000
 """The longest control message, all its fragments together."""
 
 Slot = tuple[str, PeerId]
-"""What a control message is about: only the newest of a slot counts."""
+"""The subject of a control message: a newer message replaces an older one of the same slot."""
 
 
 class Data(msgspec.Struct, frozen=True, gc=False, tag="d"):
@@ -31,13 +31,13 @@ class Data(msgspec.Struct, frozen=True, gc=False, tag="d"):
     age_ns: Nanos
     """The age of the event when this packet was sent. Peers add up ages; they compare no clocks."""
     dests: tuple[PeerId, ...]
-    """The peers that it is for; empty if the interest does not name them."""
+    """The destinations; empty if the interest does not name them."""
     path: tuple[PeerId, ...] = ()
     """The peers that forwarded this packet, in order, with repetition."""
     header: Any = None
     """The routing plug-in's own header, of the type that it declares."""
     ranks: tuple[int, ...] = ()
-    """How this copy ranks among others, per destination; empty if all are 0. `copy_ranks.py` explains it."""
+    """The rank of this copy per destination; empty if all are 0. `copy_ranks.py` explains ranks."""
 
 
 class Fragment(msgspec.Struct, frozen=True, gc=False, tag="p"):
@@ -45,7 +45,7 @@ class Fragment(msgspec.Struct, frozen=True, gc=False, tag="p"):
 
     tx: int
     number: int
-    """The same for all fragments of an event over one link, and never that of a transmission."""
+    """The number of the event, the same for all its fragments over one link; never the number of a transmission."""
     index: int
     count: int
     id: EventId
@@ -59,19 +59,19 @@ class Ack(msgspec.Struct, frozen=True, gc=False, tag="a", omit_defaults=True):
 
     tx: int
     accepted: bool = False
-    """Of a fragment: the receiver accepted the whole event. The ACK of a `Data` always says so."""
+    """For a fragment: whether the receiver accepted the whole event. The ACK of a `Data` always implies it."""
     held_ns: Nanos = 0
     """How long the receiver held the ACK back, to send it with other messages. It is no part of the round trip."""
 
 
 class FailureNews(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Which links of a peer are down, as that peer said; `link/news.py`."""
+    """The links of a peer that are down, as that peer reports; `link/news.py`."""
 
     origin: PeerId
     version: tuple[int, int]
     """The origin's incarnation, and a counter. Newer news replaces older news."""
     hops: int
-    """How many links this news crosses, with the next one: 1 if the sender of the hello is the origin."""
+    """How many links this news has crossed, including the next one: 1 if the sender of the hello is the origin."""
     down: tuple[PeerId, ...]
     """The neighbours of the origin whose links with it are down."""
 
@@ -82,7 +82,7 @@ class Hello(msgspec.Struct, frozen=True, gc=False, tag="h", omit_defaults=True):
     incarnation: int
     hearing: bool
     within_ns: Nanos = 0
-    """The receiver will hear from the sender again within this time; 0: as announced before."""
+    """The time within which the sender will transmit again; 0: as announced before."""
     news: tuple[FailureNews, ...] = ()
     """All links that the sender knows to be down, within the scope of its news."""
 
@@ -93,7 +93,7 @@ class Control(msgspec.Struct, frozen=True, gc=False, tag="r"):
     tx: int
     plugin: str
     body: Any
-    """Of the plug-in's message type, or a `ControlFragment` of one."""
+    """A message of the plug-in's type, or a `ControlFragment` of one."""
 
 
 class ControlFragment(msgspec.Struct, frozen=True, gc=False, tag="s"):
@@ -101,7 +101,7 @@ class ControlFragment(msgspec.Struct, frozen=True, gc=False, tag="s"):
 
     slot: Slot
     number: int
-    """The same for all fragments of one message; a higher one replaces it."""
+    """The number of the message, the same for all its fragments. A message with a higher number replaces it."""
     index: int
     count: int
     chunk: bytes
@@ -115,7 +115,7 @@ class PlainMessage(msgspec.Struct, frozen=True, gc=False, tag="o"):
 
 
 class DirectMessage(msgspec.Struct, frozen=True, gc=False, tag="m"):
-    """The same, acknowledged. `number` is (incarnation << TX_SHIFT) + counter."""
+    """A `PlainMessage` that the receiver acknowledges. `number` is (incarnation << TX_SHIFT) + counter."""
 
     number: int
     plugin: str
@@ -131,11 +131,11 @@ class DirectAck(msgspec.Struct, frozen=True, gc=False, tag="n"):
 Message = Data | Fragment | Ack | Hello | Control | PlainMessage | DirectMessage | DirectAck
 
 ACKS, HELLOS = "acks", "hellos"
-"""Names under which drivers count them; other control counts under its plug-in's name."""
+"""Names under which drivers count ACKs and hellos; other control counts under its plug-in's name."""
 
 
 def as_unicast(message: Data | Fragment) -> int:
-    """How many packets it would be with one per destination; a packet that names none counts as one."""
+    """How many packets a message would be with one per destination; without named destinations, one."""
     head = message if isinstance(message, Data) else message.head
     return 1 if head is None else len(head.dests) or 1
 
@@ -157,7 +157,7 @@ def control_name(message: Message) -> str:
 
 
 def older(message: Message, by_ns: Nanos) -> Message:
-    """The same message after its sender, or a queue of the host, held it for a time."""
+    """The message with its age increased by the time that its sender, or a queue of the host, held it."""
     if isinstance(message, Ack):
         return Ack(message.tx, message.accepted, message.held_ns + by_ns)
     if isinstance(message, Data):

@@ -1,8 +1,8 @@
-"""The codes under which peers count what happens, with one sentence about each.
+"""The codes under which peers count notices, drops and refusals, with a sentence about each.
 
 There are three kinds, as the effects that carry them (`ports.py`): notices, drops and refusals. A code is lower case,
 with hyphens between words: programs, counters, traces and tests use codes, and people read the sentences. Drop codes
-stand in traces, so another code is another trace hash. docs/reference/notices.md shows this file as tables.
+appear in traces, so changing a code changes trace hashes. docs/reference/notices.md shows this file as tables.
 """
 
 from typing import Final, Literal
@@ -112,7 +112,7 @@ DROPS: dict[DropCode, str] = {
 BacklogCode = Literal["expired", "backlog-full", "max-age"]
 """Why an event leaves a backlog unread."""
 MissedCode = BacklogCode | Literal["skipped"]
-"""Why a subscription does not get events that it wants. `skipped`: it asks for order, and one did not come in time."""
+"""Why a subscription misses events. `skipped`: it asks for order, and an event did not arrive in time."""
 
 NO_ROOM: Final = "retry-queue-full"
 AWAY: Final = "subscriber-away"

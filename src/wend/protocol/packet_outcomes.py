@@ -1,4 +1,4 @@
-"""What becomes of packets that the routing forwarded: acknowledged, failed, not sent, dropped."""
+"""The outcomes of forwarded packets: acknowledged, failed, not sent or dropped."""
 
 from collections.abc import Callable
 
@@ -32,15 +32,15 @@ class PacketOutcomes:
         if self._store is not None:
             self._store.abandon(drop, effects)
 
-    def failed(self, now: Nanos, forward: Forward, effects: Effects, congested: bool = False) -> None:
-        """A packet did not reach its neighbour: find another route."""
+    def on_failed(self, now: Nanos, forward: Forward, effects: Effects, congested: bool = False) -> None:
+        """Ask the routing for another route for a packet that did not reach its neighbour."""
         if not self._is_expired(now, forward, effects):
             if congested:
                 effects.append(Notice("congested", forward.peer))
             self._route(now, Failed(forward, congested), effects)
 
-    def queue_full(self, now: Nanos, forward: Forward, effects: Effects) -> None:
-        """The send queue of a link has no room for a packet."""
+    def on_queue_full(self, now: Nanos, forward: Forward, effects: Effects) -> None:
+        """Give up a packet for which the send queue of a link has no room."""
         if not self._is_expired(now, forward, effects):
             where = (forward.event, forward.born_ns, forward.dests)
             self._mode.give_up(now, GiveUp(*where, "send-queue-full", forward.ranks, forward.header), effects)
@@ -51,15 +51,15 @@ class PacketOutcomes:
             self.drop(Drop(forward.event.id, forward.dests, "expired"), effects)
         return expired
 
-    def acknowledged(self, now: Nanos, forward: Forward, effects: Effects) -> None:
-        """The neighbour has taken over a packet."""
+    def on_ack(self, now: Nanos, forward: Forward, effects: Effects) -> None:
+        """End the responsibility for a packet that the neighbour has acknowledged."""
         if self._store is not None:
-            self._store.handed_on(forward, effects)
+            self._store.on_ack(forward, effects)
         if forward.confirm:
             self._route(now, Acked(forward), effects)
 
-    def unsent(self, now: Nanos, message: Data | Fragment | Control, effects: Effects) -> None:
-        """The driver cannot send a message. No other link would carry it either."""
-        forward = self._retransmission.unsent(now, message.tx, effects)
+    def on_unsent(self, now: Nanos, message: Data | Fragment | Control, effects: Effects) -> None:
+        """Drop a packet that the driver cannot send over any link."""
+        forward = self._retransmission.on_unsent(now, message.tx, effects)
         if forward is not None:
             self.drop(Drop(forward.event.id, forward.dests, "unsendable"), effects)

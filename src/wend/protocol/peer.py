@@ -7,10 +7,10 @@ The peer branches once, at the input. It owns these parts:
     plug-in host        host.py             membership, graphs, interest, routing
     plug-in effects     plugin_effects.py   carries out what plug-ins return
     driver inputs       driver_inputs.py    start and stop, subscriptions, links, paths, plans
-    packet outcomes     packet_outcomes.py  what becomes of packets: acknowledged, failed, dropped
+    packet outcomes     packet_outcomes.py  handles packets that are acknowledged, failed or dropped
 
-The way of an event is here: published, arrived, delivered, forwarded, acknowledged. A driver needs to know `ports.py`,
-and of this file `handle` and the questions that follow it.
+This file shows the path of an event: published, arrived, delivered, forwarded, acknowledged. A driver needs `ports.py`
+and, from this file, `handle` and the queries that follow it.
 """
 
 from typing import Any, Final
@@ -26,7 +26,7 @@ from wend.protocol.delivery.local import ByDestination, LocalDelivery, Route
 from wend.protocol.delivery.retained import RetainedEvents
 from wend.protocol.delivery.store_and_forward import StoreAndForward
 from wend.protocol.driver_inputs import DriverInputs
-from wend.protocol.host import Host, Hosted, NamedPlugins, blamed
+from wend.protocol.host import Host, Hosted, NamedPlugins, mistake_error
 from wend.protocol.link.layer import LinkLayer
 from wend.protocol.link.link import Link
 from wend.protocol.link.waiting import HEADER_BYTES
@@ -67,7 +67,7 @@ from wend.protocol.status import PeerStatus
 from wend.protocol.timers import Effects, Timers
 
 OLDEST_NS: Final = FOREVER
-"""The greatest age that a packet may have: what is computed from it must fit records and messages."""
+"""The greatest age that a packet may have: times computed from it must fit records and messages."""
 
 
 class Peer:
@@ -85,7 +85,7 @@ class Peer:
         self.view = host.view
         self.interest = host.interest
         self.subscriptions = host.interest.table
-        # spreading load needs the header of packets for the routing
+        # load spreading needs the header of packets for the routing
         controlled = host.interest.header is None and any(needs.congestion_control for needs in host.needs)
         self._layer = layer = LinkLayer(
             config,
@@ -112,11 +112,11 @@ class Peer:
             else InNetwork(host, local, store)
         )
         self._transit_store = store if self._mode.stores_transit else None
-        """Where packets for others are stored; None if they are not."""
+        """The store of packets for other peers; None if they are not stored."""
         self._outcomes = outcomes = PacketOutcomes(layer, self._mode, store, route)
         self._plugin_effects = PluginEffects(host, layer, local, self._mode, store, outcomes)
         self.retained = RetainedEvents(self.me, stores=store is not None)
-        """The newest events that publishers asked to retain, to look at."""
+        """The newest events that publishers asked to retain; read-only for drivers."""
         self._inputs = DriverInputs(host, layer, local, store, self.retained, outcomes)
 
     def _make_store(self, route: Route) -> StoreAndForward:
@@ -132,25 +132,25 @@ class Peer:
         if type(event) is not Received:
             self._handle_input(now, event, effects)
         elif (link := self.links.get(event.sender)) is None:
-            self._layer.received_directly(now, event.sender, event.message, effects)
-        else:  # most of all inputs, so they take the shortest path
+            self._layer.receive_direct(now, event.sender, event.message, effects)
+        else:  # the most frequent inputs take the shortest path
             link.note_heard(now)
             message = event.message
             if link.suspected:
-                self._layer.heard_again(now, link, effects, message)
+                self._layer.on_heard_again(now, link, effects, message)
             if type(message) is Data:
                 self.on_data(now, link, message, effects)
             elif type(message) is Ack:
-                forward = self._retransmission.answered(now, link, message, effects)
-                if link.suspected:  # a neighbour that answers hears this peer
-                    self._layer.heard_again(now, link, effects)
+                forward = self._retransmission.on_ack(now, link, message, effects)
+                if link.suspected:  # a neighbour that sends an ACK hears this peer
+                    self._layer.on_heard_again(now, link, effects)
                 if forward is not None and (forward.confirm or self._store is not None):
-                    self._outcomes.acknowledged(now, forward, effects)
+                    self._outcomes.on_ack(now, forward, effects)
             elif type(message) is Hello:
                 if message is not link.last_hello:  # else nothing has changed
-                    self._layer.hello(now, link, message, effects)
+                    self._layer.on_hello(now, link, message, effects)
             else:
-                self._layer.received(now, link, message, effects)
+                self._layer.receive(now, link, message, effects)
         timers = self._next_timers
         if timers and timers[0][0] != self._asked:
             self._asked = soonest = timers[0][0]
@@ -158,19 +158,19 @@ class Peer:
         return effects
 
     def _handle_input(self, now: Nanos, event: Input, effects: Effects) -> None:
-        """Handle an input that is no message of another peer."""
+        """Handle an input that is not a message of another peer."""
         if type(event) is Woken:
             self._asked = FOREVER
             self._timers.run(now, effects)
-            self._retransmission.clear_answered()
+            self._retransmission.clear_timers()
         elif type(event) is Publication:
             self._publish(now, event, effects)
         else:
             self._inputs.handle(now, event, effects)
 
-    def will_be_acknowledged(self, time_ns: Nanos, sender: PeerId, ack: DirectAck) -> bool:
-        """For simulations: take an ACK before it comes. False if it may not be taken yet."""
-        return sender not in self.links and self._layer.direct.will_be_acknowledged(time_ns, sender, ack)
+    def acknowledge_early(self, time_ns: Nanos, sender: PeerId, ack: DirectAck) -> bool:
+        """Process an ACK before it arrives, for simulations. Return False if it must wait."""
+        return sender not in self.links and self._layer.direct.acknowledge_early(time_ns, sender, ack)
 
     def status(self) -> PeerStatus:
         return PeerStatus(
@@ -188,14 +188,14 @@ class Peer:
     def unfinished(self) -> set[EventId]:
         """Events that this peer is still responsible for: in flight, waiting for a retry, or waiting in the routing."""
         found = {forward.event.id for forward in self._retransmission.in_flight()}
-        found.update(self.answers_for)
+        found.update(self.responsible_ids)
         found.update(self._host.unfinished())
         return found
 
     @property
-    def answers_for(self) -> tuple[EventId, ...]:
-        """Events that it has stored and neither delivered nor handed on to others, oldest first."""
-        return () if self._store is None else tuple(self._store.queue.answered_for())
+    def responsible_ids(self) -> tuple[EventId, ...]:
+        """Events that this peer has stored and neither delivered nor handed over to others, oldest first."""
+        return () if self._store is None else tuple(self._store.queue.responsible_ids())
 
     @property
     def next_id(self) -> EventId:
@@ -204,17 +204,17 @@ class Peer:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether so much waits for a link that publishers should pause."""
-        return self._layer.crowded
+        """Whether the send queue of a link is so long that publishers should pause."""
+        return self._layer.is_crowded
 
     @property
     def plugins(self) -> dict[str, Plugin]:
-        """The plug-ins that this peer hosts, by name, to look at."""
+        """The plug-ins that this peer hosts, by name; read-only for drivers."""
         return {name: one.plugin for name, one in self._host.by_name.items()}
 
     @property
     def message_types(self) -> dict[str, Any]:
-        """By plug-in: the type of its messages, for decoders."""
+        """The type of each plug-in's messages, for decoders."""
         return {name: one.message_type for name, one in self._host.by_name.items()}
 
     @property
@@ -223,18 +223,18 @@ class Peer:
         return self._header
 
     @property
-    def reassembling(self) -> bool:
-        """Whether fragments of an event wait for the others."""
-        return self._layer.reassembling
+    def is_reassembling(self) -> bool:
+        """Whether an event is incomplete because fragments are missing."""
+        return self._layer.is_reassembling
 
     @property
     def knows_all_subscribers(self) -> bool:
-        """Whether receipts name all subscribers that this peer knows, anywhere."""
+        """Whether receipts name all known subscribers at any peer."""
         return self._mode.knows_all_subscribers
 
     @property
     def informants(self) -> tuple[PeerId, ...]:
-        """Peers that may know the addresses of others, for drivers that look for one."""
+        """Peers that may know the addresses of other peers, for drivers that look for an address."""
         found: tuple[PeerId, ...] = () if self.view.membership is None else self.view.membership.informants()
         return found
 
@@ -263,21 +263,23 @@ class Peer:
             self.retained.retain(publication.retain, event, now, effects)
         if self._local.announce(event, effects):
             self._host.tell_all(now, SubscriptionsChanged(), effects)
-        event = self._local.shared(event, effects)
+        event = self._local.choose_group_peers(event, effects)
         subscribers = self.subscriptions.targets(event)
-        event = self._local.chained(event)
+        event = self._local.chain(event)
         if self._mode.is_early():
             effects.append(Notice("published-early", self.me))
         self._mode.publish(now, event, self._receipt(event, subscribers), effects)
 
     def _receipt(self, event: Event, subscribers: tuple[PeerId, ...]) -> Receipt:
-        return Receipt(event.id, subscribers, self._store is not None, self._layer.crowded)
+        return Receipt(event.id, subscribers, self._store is not None, self._layer.is_crowded)
 
     # ---------------------------------------------------------------- events that arrive
 
     def on_data(self, now: Nanos, link: Link, data: Data, effects: Effects, reassembled: bool = False) -> None:
         sender, tx = link.peer, data.tx
-        if tx >> TX_SHIFT != link.incarnation and not self._layer.is_current(now, link, tx >> TX_SHIFT, effects):
+        if tx >> TX_SHIFT != link.incarnation and not self._layer.accept_incarnation(
+            now, link, tx >> TX_SHIFT, effects
+        ):
             return
         event, dests, ranks, header = data.event, data.dests, data.ranks, data.header
         if (ranks and len(ranks) != len(dests)) or (header is not None and type(header) is not self._header):
@@ -296,7 +298,7 @@ class Peer:
             effects.append(Send(sender, Ack(tx, reassembled)))
             return
         if self._detector is not None:
-            self._detector.used(now)
+            self._detector.on_event(now)
         if self.me in dests:
             self._mode.receive(now, sender, data, born, effects)
             dests, ranks = _without(self.me, dests, ranks)
@@ -309,8 +311,8 @@ class Peer:
             self._mode.receive_unnamed(now, sender, data, born, effects)
 
     def _refuse_or_acknowledge_again(self, now: Nanos, link: Link, tx: int, effects: Effects) -> None:
-        """Handle a packet that is a duplicate, or too old to know."""
-        if link.window.too_old(tx & TX_MASK):
+        """Acknowledge a duplicate again; refuse a packet that is too old to be recognised."""
+        if link.window.is_too_old(tx & TX_MASK):
             effects.append(Refuse(link.peer, TOO_OLD))
             return
         link.note_sent(now)
@@ -318,7 +320,7 @@ class Peer:
         effects.append(Notice("duplicate", link.peer))
 
     def _expire(self, now: Nanos, event: Event, born: Nanos, dests: tuple[PeerId, ...], effects: Effects) -> None:
-        """Drop an event that came past its ttl. Ordered deliveries may wait for it here, so they hear of it."""
+        """Drop an event that arrived after its ttl. Release ordered deliveries that wait for it."""
         if self.me in dests:
             self._local.deliver(now, event, born, effects)
             dests, _ = _without(self.me, dests, ())
@@ -326,7 +328,7 @@ class Peer:
             effects.append(Drop(event.id, dests, "expired"))
 
     def _forward_transit(self, now: Nanos, arrived: Arrived, ack: Ack, effects: Effects) -> None:
-        """Send a packet on to the other peers that it names."""
+        """Forward a packet to the other peers that it names."""
         hops = self._next_hops(now, arrived, self.view)
         if self._transit_store is not None:
             self._transit_store.accept(arrived.event, arrived.born_ns, hops, effects)
@@ -342,16 +344,16 @@ class Peer:
         for answer in answers:
             if type(answer) is Forward and one.kind == "routing":
                 self._forward(now, answer, effects)
-            elif not self._host.carries_out(now, one, answer, effects):
+            elif not self._host.carry_out(now, one, answer, effects):
                 self._plugin_effects.carry_out(now, one, answer, effects)
 
     def _forward(self, now: Nanos, forward: Forward, effects: Effects) -> None:
         if forward.peer not in self.links:
-            raise blamed(self._router, None, f"answered a Forward to {forward.peer!r}, which is not a neighbour")
+            raise mistake_error(self._router, None, f"answered a Forward to {forward.peer!r}, which is not a neighbour")
         if forward.header is not None and type(forward.header) is not self._header:
             what, declared = type(forward.header).__name__, _name(self._header)
             mistake = f"answered a Forward whose header is a {what}, but it declares {declared}"
-            raise blamed(self._router, None, mistake)
+            raise mistake_error(self._router, None, mistake)
         if forward.event.ttl_ns is not None and forward.event.is_expired(now - forward.born_ns):
             self._outcomes.drop(Drop(forward.event.id, forward.dests, "expired"), effects)
             return
@@ -362,19 +364,19 @@ class Peer:
     # ---------------------------------------------------------------- what the link layer tells (`LinkUser`)
 
     def on_message(self, now: Nanos, sender: PeerId, plugin: str, body: Any, effects: Effects) -> None:
-        self._host.heard(now, sender, plugin, body, effects)
+        self._host.on_message(now, sender, plugin, body, effects)
 
     def on_undelivered(self, now: Nanos, peer: PeerId, plugin: str, body: Any, effects: Effects) -> None:
-        self._host.undelivered(now, peer, plugin, body, effects)
+        self._host.on_undelivered(now, peer, plugin, body, effects)
 
     def on_failed(self, now: Nanos, forward: Forward, effects: Effects) -> None:
-        self._outcomes.failed(now, forward, effects)
+        self._outcomes.on_failed(now, forward, effects)
 
     def on_congested(self, now: Nanos, forward: Forward, effects: Effects, full: bool) -> None:
         if full:
-            self._outcomes.queue_full(now, forward, effects)
+            self._outcomes.on_queue_full(now, forward, effects)
         else:
-            self._outcomes.failed(now, forward, effects, congested=True)
+            self._outcomes.on_failed(now, forward, effects, congested=True)
 
     def on_loaded(self, loaded: bool) -> None:
         self.view.loaded = loaded
@@ -383,11 +385,11 @@ class Peer:
         self._host.tell_all(now, change, effects)
 
     def on_links_changed(self, now: Nanos, effects: Effects) -> None:
-        self._host.links_changed(now, effects)
+        self._host.on_links_changed(now, effects)
 
     def on_link_returned(self, now: Nanos) -> None:
         if self._store is not None:
-            self._store.link_returned(now)
+            self._store.on_link_returned(now)
 
     def message_type(self, plugin: str) -> Any:
         hosted = self._host.by_name.get(plugin)
@@ -395,7 +397,7 @@ class Peer:
 
 
 def _without(me: PeerId, dests: tuple[PeerId, ...], ranks: Ranks) -> tuple[tuple[PeerId, ...], Ranks]:
-    """The destinations but this peer, with their ranks."""
+    """The destinations without this peer, with their ranks."""
     if len(dests) == 1:
         return (), ()
     if ranks:

@@ -1,10 +1,10 @@
-"""Carries out the effects of plug-ins, but for `Forward`, and for those that concern plug-ins alone (`host.py`)."""
+"""Carries out the effects of plug-ins, except `Forward` and the effects that concern only plug-ins (`host.py`)."""
 
 from wend.model.units import Nanos
 from wend.protocol.delivery.in_network import DeliveryMode
 from wend.protocol.delivery.local import LocalDelivery
 from wend.protocol.delivery.store_and_forward import StoreAndForward
-from wend.protocol.host import Host, Hosted, blamed
+from wend.protocol.host import Host, Hosted, mistake_error
 from wend.protocol.link.in_flight import OutgoingControl
 from wend.protocol.link.layer import LinkLayer
 from wend.protocol.messages import PlainMessage
@@ -46,10 +46,12 @@ class PluginEffects:
 
     def carry_out(self, now: Nanos, one: Hosted, effect: PluginEffect, effects: Effects) -> None:
         match effect:
-            case SendTo():  # most of all effects
+            case SendTo():  # the most frequent effect
                 self._layer.direct.send(now, effect, one.name, effects)
             case Tell():
-                self._layer.tell(now, OutgoingControl(effect.peer, one.name, effect.slot, effect.message), effects)
+                self._layer.send_control(
+                    now, OutgoingControl(effect.peer, one.name, effect.slot, effect.message), effects
+                )
             case Drop():
                 self._outcomes.drop(effect, effects)
             case GiveUp():
@@ -58,11 +60,11 @@ class PluginEffects:
                 self._local.deliver(now, effect.event, effect.born_ns, effects)
             case RouteEvent():
                 if self._host.router.kind != "routing":
-                    raise blamed(one, None, "answered a RouteEvent, but the strategy has no routing")
+                    raise mistake_error(one, None, "answered a RouteEvent, but the strategy has no routing")
                 self._host.tell(now, self._host.router, effect.arrived, effects)
             case InterestLearned():
                 if self._store is not None:
-                    self._store.interest_learned(now, effect.peer, effect.returned, effects)
+                    self._store.on_interest_learned(now, effect.peer, effect.returned, effects)
             case MakeLink():
                 self._layer.make(now, effect.peer, effect.path, effects)
             case Reroute():

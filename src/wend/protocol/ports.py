@@ -36,28 +36,28 @@ class Neighbour(msgspec.Struct, frozen=True, gc=False):
 
 
 class LocalSubscription(msgspec.Struct, frozen=True, gc=False):
-    """A subscription of the application, made at the start or later."""
+    """A subscription of the application."""
 
     number: int
     filter: str
     qos: Qos = Qos()
     durable: DurableOptions | None = None
-    """Set: it outlives the client's connection and, with a store, the peer's process."""
+    """If set, the subscription outlives the client's connection and, with a store, the peer's process."""
     announced: bool = True
-    """Whether other peers are told of it. If not, it gets only events that are published for this peer alone."""
+    """Whether it is announced to other peers. If not, it gets only events that are published for this peer alone."""
 
 
 class Started(msgspec.Struct, frozen=True, gc=False):
     """The first input: the peer's neighbours, interest and stored records."""
 
     neighbours: tuple[Neighbour, ...]
-    """The linked peers. If a membership protocol makes the links: the peers that can be reached."""
+    """The linked peers or, if a membership makes the links, the reachable peers."""
     subscriptions: tuple[LocalSubscription, ...] = ()
     advertisements: tuple[str, ...] = ()
     stored: tuple[Record, ...] = ()
     """The records that `Persist` effects of earlier incarnations stored, in order."""
     contacts_follow: bool = False
-    """Whether the driver knows only addresses of peers to join by. It tells each as `ContactFound` when it answers."""
+    """Whether the driver knows only addresses of peers to join by. It reports each that answers as `ContactFound`."""
 
 
 class Received(msgspec.Struct, frozen=True, gc=False):
@@ -79,14 +79,14 @@ class Woken(msgspec.Struct, frozen=True, gc=False):
 
 
 class Paused(msgspec.Struct, frozen=True, gc=False):
-    """The peer's process did not run for so long, or its host was too busy to read what came. So silence in this time
-    says nothing about links."""
+    """The peer's process did not run for this time, or its host was too busy to read packets. So silence in this time
+    is no evidence of an outage."""
 
     ns: Nanos
 
 
 class Advertised(msgspec.Struct, frozen=True, gc=False):
-    """The application will publish events that match the filter. Events without an advertisement travel a bit later."""
+    """The application will publish events that match the filter. Others are sent a little later."""
 
     filter: str
 
@@ -98,30 +98,30 @@ class Subscribed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Unsubscribed(msgspec.Struct, frozen=True, gc=False):
-    """The application ends a subscription; a durable one with its backlog."""
+    """The application ends a subscription, and the backlog of a durable one."""
 
     number: int
 
 
 class Unretained(msgspec.Struct, frozen=True, gc=False):
-    """The application wants the peer to forget the event that it retains for this value of an attribute."""
+    """The application asks the peer to forget the event retained for this value of an attribute."""
 
     attribute: str
     value: Value
 
 
 class Attached(msgspec.Struct, frozen=True, gc=False):
-    """A client takes the deliveries of a durable subscription."""
+    """A client attaches to a durable subscription to receive its events."""
 
     number: int
     window: int
-    """How many the client gets that it has not confirmed."""
+    """The most unconfirmed events that the client gets."""
     window_bytes: int = 8 * 1024 * 1024
-    """The same in bytes; one event more."""
+    """The most unconfirmed bytes, not counting the last event."""
 
 
 class Detached(msgspec.Struct, frozen=True, gc=False):
-    """The client of a durable subscription is gone. What it has not confirmed is delivered again to the next one."""
+    """The client of a durable subscription has detached. The next client gets the unconfirmed events again."""
 
     number: int
 
@@ -137,18 +137,18 @@ class Planned(msgspec.Struct, frozen=True, gc=False):
     """This peer publishes by this plan from now on. Packets in transit follow the plan that they started with."""
 
     plan: "Forwarding | None"
-    """None: it no longer follows a plan."""
+    """The plan; None if the peer no longer follows one."""
     publish: bool = True
-    """Otherwise it forwards packets by this plan, if others publish by it, and itself publishes as before. It forgets
-    the plan if nobody uses it for a minute."""
+    """Whether the peer publishes by this plan. If not, it only forwards packets of peers that do. It forgets the plan
+    if no peer uses it for a minute."""
 
 
 class Stopping(msgspec.Struct, frozen=True, gc=False):
-    """The peer is about to stop. It withdraws its interest, unless it will be back: then its durable subscriptions stay
-    announced, and with persistence all others, too."""
+    """The peer is about to stop. It withdraws its interest unless it will be back. If it will be back, its durable
+    subscriptions stay announced and, with persistence, all its subscriptions do."""
 
     away_ns: Nanos = 0
-    """How long others keep events for it; 0: it leaves for good."""
+    """How long other peers store events for it; 0: it leaves for good."""
 
 
 class PathFound(msgspec.Struct, frozen=True, gc=False):
@@ -159,21 +159,21 @@ class PathFound(msgspec.Struct, frozen=True, gc=False):
 
 
 class ContactFound(msgspec.Struct, frozen=True, gc=False):
-    """A peer answers at an address that this one is to join by. Told again after that peer has restarted.
+    """A peer answers at an address that this one is to join by. Repeated after that peer has restarted.
 
-    The peer itself: all these addresses are its own, so it is the first."""
+    If it is this peer itself, all the addresses are its own, so it is the first peer of the overlay."""
 
     peer: PeerId
 
 
 class LinkAdded(msgspec.Struct, frozen=True, gc=False):
-    """The driver gives one more link. It cannot if a membership makes the links."""
+    """The driver adds a link. This is an error if a membership makes the links."""
 
     neighbour: Neighbour
 
 
 class LinkRemoved(msgspec.Struct, frozen=True, gc=False):
-    """A given link is gone for good. The peer sends what is in flight over it on other routes."""
+    """A given link is gone for good. The peer sends the packets in flight over it on other routes."""
 
     peer: PeerId
 
@@ -226,19 +226,19 @@ class Deliver(msgspec.Struct, frozen=True, gc=False):
     """The age of the event, summed up hop by hop. A driver with one clock knows it exactly."""
     deadline_ns: Nanos | None
     position: int = 0
-    """In the backlog of a durable subscription, for `Confirmed`; 0 for other subscriptions."""
+    """The position in the backlog of a durable subscription, for `Confirmed`; 0 for other subscriptions."""
     again: bool = False
-    """Whether a client got it before and did not confirm it."""
+    """Whether a client got the event before and did not confirm it."""
     retained: bool = False
-    """Whether it was published before the subscription, and a peer retained it."""
+    """Whether a peer retained the event, which was published before the subscription."""
 
-    def after(self, waited_ns: Nanos) -> "Deliver":
-        """The same, after it has waited."""
+    def delayed_by(self, waited_ns: Nanos) -> "Deliver":
+        """The delivery with its age increased by a waiting time."""
         age = self.age_ns + waited_ns
         return Deliver(self.subscription, self.event, age, self.deadline_ns, self.position, self.again, self.retained)
 
-    def of(self, event: Event) -> "Deliver":
-        """The same, of an event with other headers."""
+    def with_event(self, event: Event) -> "Deliver":
+        """The delivery of the event with other headers."""
         how = (self.deadline_ns, self.position, self.again, self.retained)
         return Deliver(self.subscription, event, self.age_ns, *how)
 
@@ -257,7 +257,7 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
     targets: tuple[PeerId, ...]
     kept: bool
     congested: bool = False
-    """Whether so much waits for a link that the publisher should pause."""
+    """Whether the send queue of a link is so long that the publisher should pause."""
 
 
 class WakeAt(msgspec.Struct, frozen=True, gc=False):
@@ -289,12 +289,12 @@ class Notice(msgspec.Struct, frozen=True, gc=False):
 
 
 class Refuse(msgspec.Struct, frozen=True, gc=False):
-    """The peer refuses a message or a call because its sender made a mistake. It counts it and never raises."""
+    """The peer refuses a message or a call because its sender made a mistake. It counts this and never raises."""
 
     peer: PeerId
     code: RefusalCode
     detail: str = ""
-    """What was read, if the code does not say it."""
+    """The invalid value, if the code does not imply it."""
 
 
 class FindPath(msgspec.Struct, frozen=True, gc=False):
@@ -304,34 +304,34 @@ class FindPath(msgspec.Struct, frozen=True, gc=False):
 
 
 class JoinMulticast(msgspec.Struct, frozen=True, gc=False):
-    """Receive what other peers multicast to this group, from now on."""
+    """Start to receive multicasts to this group."""
 
     group: str
 
 
 class LeaveMulticast(msgspec.Struct, frozen=True, gc=False):
-    """Receive nothing more of this group."""
+    """Stop receiving multicasts to this group."""
 
     group: str
 
 
 class Multicast(msgspec.Struct, frozen=True, gc=False):
-    """Send one message to all other peers that joined the group and that multicast reaches. Nobody acknowledges it, and
-    it may get lost for some of them.
+    """Send one message to all other peers that joined the group and that multicast reaches. It is not acknowledged, and
+    may be lost for some of them.
 
-    Receivers get it as they get a plain message. The driver says `Unsent` with this peer's own id if the message is too
+    Receivers get it like a plain message. The driver reports `Unsent` with this peer's own id if the message is too
     large for a datagram."""
 
     group: str
     message: Any
-    """From a plug-in: a message of its own. From the peer: a `PlainMessage` with it."""
+    """From a plug-in: one of its messages. From the peer: a `PlainMessage` that contains it."""
 
 
 class MulticastMembers(msgspec.Struct, frozen=True, gc=False):
-    """These peers, with their incarnations, may multicast to a group and hear it; the keeper is one of them.
+    """These peers, with their incarnations, may send and receive multicasts of a group. The keeper is one of them.
 
-    Where peers have keys, the keeper makes the key of the group, and another one whenever the members change. A driver
-    without keys does nothing."""
+    If peers have keys, the keeper makes the key of the group, and a new one whenever the members change. A driver
+    without keys ignores this effect."""
 
     group: str
     keeper: PeerId

@@ -1,4 +1,4 @@
-"""Durable records: what a peer with persistence stores, and finds again after a restart."""
+"""Durable records, which a peer with persistence stores and restores after a restart."""
 
 from typing import Any, Final
 
@@ -13,17 +13,17 @@ TIME_FIELDS: Final = ("born_ns", "since_ns")
 
 
 class PendingRecord(msgspec.Struct, frozen=True, gc=False, tag="pending"):
-    """This peer answers for an event towards these destinations."""
+    """This peer is responsible for an event towards these destinations."""
 
     event: Event
     born_ns: Nanos
     dests: tuple[PeerId, ...]
     ranks: tuple[int, ...] = ()
-    """How its copy ranks, per destination (`copy_ranks.py`); empty if all are 0."""
+    """The rank of the copy per destination (`copy_ranks.py`); empty if all are 0."""
 
 
 class ReleasedRecord(msgspec.Struct, frozen=True, gc=False, tag="released"):
-    """Other peers answer for a pending event now, or it was dropped on purpose."""
+    """Other peers have taken over the responsibility for a pending event, or it was dropped on purpose."""
 
     id: EventId
 
@@ -35,7 +35,7 @@ class DeliveredRecord(msgspec.Struct, frozen=True, gc=False, tag="delivered"):
 
 
 class DurableRecord(msgspec.Struct, frozen=True, gc=False, tag="durable"):
-    """A durable subscription. The newest of a number counts."""
+    """A durable subscription. The newest record of a number is valid."""
 
     number: int
     filter: str
@@ -44,7 +44,7 @@ class DurableRecord(msgspec.Struct, frozen=True, gc=False, tag="durable"):
 
 
 class RemovedRecord(msgspec.Struct, frozen=True, gc=False, tag="removed"):
-    """A durable subscription ended, and its backlog with it."""
+    """A durable subscription has ended, together with its backlog."""
 
     number: int
 
@@ -67,33 +67,33 @@ class ConfirmedRecord(msgspec.Struct, frozen=True, gc=False, tag="confirmed", om
 
 
 class MissedRecord(msgspec.Struct, frozen=True, gc=False, tag="missed"):
-    """How many events the client of a durable subscription misses and was not told of. The newest counts; later
-    `ConfirmedRecord`s add to it."""
+    """How many missed events were not reported to the client of a durable subscription. The newest record is valid;
+    later `ConfirmedRecord`s add to it."""
 
     number: int
     counts: dict[MissedCode, int]
 
 
 class SkippedRecord(msgspec.Struct, frozen=True, gc=False, tag="skipped"):
-    """Ordered subscriptions went on to this event without one before it; they do not get earlier ones any more. The
-    newest of an incarnation of a publisher counts."""
+    """Ordered subscriptions skipped a predecessor of this event, and no longer get earlier events. The newest record of
+    an incarnation of a publisher is valid."""
 
     id: EventId
 
 
 class GapRecord(msgspec.Struct, frozen=True, gc=False, tag="gap"):
-    """An event left the backlog of an ordered subscription while it waited for the one before it. Later events still
-    wait for that one, until a `SkippedRecord` names this event or a later one."""
+    """An event left the backlog of an ordered subscription while it waited for its predecessor. Later events still wait
+    for that predecessor, until a `SkippedRecord` names this event or a later one."""
 
     id: EventId
     previous: int
-    """The sequence number of the event before it; if that has left a gap, too, of the one before that, and so on."""
+    """The sequence number of its predecessor. If that left a gap as well, the number before it, and so on."""
     number: int
-    """Of the subscription."""
+    """The number of the subscription."""
 
 
 class RetainedRecord(msgspec.Struct, frozen=True, gc=False, tag="retained"):
-    """The event that is retained for a value of an attribute; nil: none is. The newest record counts."""
+    """The event retained for a value of an attribute, or nil if there is none. The newest record is valid."""
 
     attribute: str
     value: Value
@@ -102,12 +102,12 @@ class RetainedRecord(msgspec.Struct, frozen=True, gc=False, tag="retained"):
 
 
 class StateRecord(msgspec.Struct, frozen=True, gc=False, tag="state"):
-    """A message that a plug-in asked to remember. The newest of a plug-in and key counts."""
+    """A message that a plug-in asked to remember. The newest record of a plug-in and key is valid."""
 
     plugin: str
     key: int
     body: Any
-    """Its fields `TIME_FIELDS`, if it has them, are times of the peer: a driver translates them after a restart."""
+    """The message. Its fields in `TIME_FIELDS` are times of the peer, which a driver translates after a restart."""
 
 
 Record = (

@@ -1,4 +1,4 @@
-"""The timers of a peer. The peer owns them and asks the driver for one wake-up only."""
+"""The timers of a peer, which needs only one wake-up from its driver at a time."""
 
 from collections.abc import Callable
 from heapq import heappop, heappush

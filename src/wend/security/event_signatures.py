@@ -24,7 +24,7 @@ _CACHED = 1024
 _encoder = msgspec.msgpack.Encoder()
 
 
-def content(id_: EventId, attributes: Attributes, payload: bytes, headers: Headers) -> bytes:
+def signed_bytes(id_: EventId, attributes: Attributes, payload: bytes, headers: Headers) -> bytes:
     """The bytes that a signature covers."""
     signed = sorted((name, text) for name, text in headers.items() if name not in (SIGNATURE_HEADER, SIGNED_BY_HEADER))
     return _encoder.encode((_DOMAIN, tuple(id_), sorted(attributes.items()), payload, signed))
@@ -39,7 +39,7 @@ class EventSigner:
 
     def sign(self, id_: EventId, attributes: Attributes, payload: bytes, headers: Headers) -> Headers:
         """The headers of an event with its signature."""
-        signature = self._key.sign(content(id_, attributes, payload, headers))
+        signature = self._key.sign(signed_bytes(id_, attributes, payload, headers))
         return {**headers, SIGNATURE_HEADER: b64encode(self._certificate + signature).decode()}
 
 
@@ -51,7 +51,7 @@ class EventVerifier:
         self._identities: OrderedDict[bytes, Identity] = OrderedDict()
         """By certificate: those that were verified last."""
 
-    def signer(self, event: Event, now_s: int) -> str:
+    def verify(self, event: Event, now_s: int) -> str:
         """The name of the site that signed an event. Raises `Untrusted`."""
         certificate, signature = _split(event.headers[SIGNATURE_HEADER])
         identity = self._identity(certificate, now_s)
@@ -59,7 +59,7 @@ class EventVerifier:
         if identity.peer != id_.publisher:
             raise Untrusted(f"an event of peer {id_.publisher} has the signature of {identity.name}")
         try:
-            signed = content(id_, event.attributes, event.payload, event.headers)
+            signed = signed_bytes(id_, event.attributes, event.payload, event.headers)
             Ed25519PublicKey.from_public_bytes(identity.signing_key).verify(signature, signed)
         except InvalidSignature:
             raise Untrusted(f"an event does not have the signature of {identity.name}") from None

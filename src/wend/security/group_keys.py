@@ -214,14 +214,14 @@ class GroupKeys:
     def exclude(self, now: Nanos, peer: PeerId) -> None:
         """The certificate of a peer is no longer accepted."""
         self._excluded[peer] = now
-        self._roll_changed(now)
+        self._roll_changed_groups(now)
 
     def include(self, now: Nanos, peer: PeerId) -> None:
         """There is a session with a peer."""
         if self._excluded.pop(peer, None) is not None:
-            self._roll_changed(now)
+            self._roll_changed_groups(now)
 
-    def _roll_changed(self, now: Nanos) -> None:
+    def _roll_changed_groups(self, now: Nanos) -> None:
         for group in self._groups.values():
             if group.keeper is not None and group.keeper[0] == self._me:
                 self._roll_if_changed(now, group)
@@ -308,16 +308,16 @@ class GroupKeys:
         if group is None or group.members.get(sender) != incarnation or sender in self._excluded:
             self.refused["group-key-of-nonmember"] += 1
         elif fields[0] == TOLD:
-            self._take_key(now, group, sender, *fields[2:])
+            self._receive_key(now, group, sender, *fields[2:])
         elif fields[0] == TAKEN:
             if group.key is not None and group.key.epoch == fields[2]:
                 group.unconfirmed.pop(sender, None)
         elif fields[0] == ASKED:
-            self._asked(now, group, sender, fields[2])
+            self._on_key_request(now, group, sender, fields[2])
         else:
             self.refused["garbage"] += 1
 
-    def _take_key(self, now: Nanos, group: _Group, sender: PeerId, epoch: int, former: int, secret: bytes) -> None:
+    def _receive_key(self, now: Nanos, group: _Group, sender: PeerId, epoch: int, former: int, secret: bytes) -> None:
         if group.keeper is None or sender != group.keeper[0] or sender == self._me:
             self.refused["group-key-of-nonkeeper"] += 1
             return
@@ -376,7 +376,7 @@ class GroupKeys:
         elif group.key is None or group.key.maker != group.keeper[0]:
             self._ask(now, group)
 
-    def _asked(self, now: Nanos, group: _Group, peer: PeerId, beyond: int) -> None:
+    def _on_key_request(self, now: Nanos, group: _Group, peer: PeerId, beyond: int) -> None:
         """A member lacks the key. `beyond` is the last epoch of this keeper that it had and cannot use again."""
         key = group.key
         if key is None or key.maker != self._me or (peer, group.members[peer]) not in group.holders:

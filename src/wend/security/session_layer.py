@@ -99,7 +99,7 @@ class SessionLayer:
         session = self.peers.get(peer)
         return None if session is None else session.address
 
-    def waiting(self, peer: PeerId) -> int:
+    def waiting_count(self, peer: PeerId) -> int:
         """How many messages to a peer wait for a handshake."""
         session = self.peers.get(peer)
         return 0 if session is None else len(session.waiting)
@@ -176,7 +176,7 @@ class SessionLayer:
             return None
         keys = session.current
         if keys is None or now >= keys.ends_ns:
-            self._wait(now, session, WaitingMessage(kind, body, None, now), session.address)
+            self._queue(now, session, WaitingMessage(kind, body, None, now), session.address)
             return None
         session.owes_ns = 0
         if not session.unanswered_ns:
@@ -191,13 +191,13 @@ class SessionLayer:
         peer = self._table.at.get(address)
         session = None if peer is None else self.peers.get(peer)
         if session is None or session.address != address:  # another peer may have the address by now
-            self._wait_at(now, WaitingMessage(kind, body, address, now), address)
+            self._queue_for_address(now, WaitingMessage(kind, body, address, now), address)
         elif not session.has_keys(now):
-            self._wait(now, session, WaitingMessage(kind, body, address, now), address)
+            self._queue(now, session, WaitingMessage(kind, body, address, now), address)
         elif (packet := self.seal(now, session.peer, kind, body)) is not None:
             self._output.transmit(address, session.peer, packet)
 
-    def _wait(self, now: Nanos, session: PeerSession, message: WaitingMessage, address: Address | None) -> None:
+    def _queue(self, now: Nanos, session: PeerSession, message: WaitingMessage, address: Address | None) -> None:
         """Let a message wait for a handshake with a peer."""
         if address is None:
             self._output.count_unsent(1)
@@ -205,7 +205,7 @@ class SessionLayer:
         self._output.count_unsent(session.waiting.add(now, message))
         self._initiator.begin(now, session, address)
 
-    def _wait_at(self, now: Nanos, message: WaitingMessage, address: Address) -> None:
+    def _queue_for_address(self, now: Nanos, message: WaitingMessage, address: Address) -> None:
         """Let a message wait for a handshake with the peer at an address."""
         attempt = self._table.unknown.get(address)
         if attempt is None:
@@ -414,7 +414,7 @@ class SessionLayer:
         elif session.previous:
             self._table.remove_keys(session.drop_former(lambda keys: wall_s > keys.identity.not_after_s))
         if session.current is not None and session.is_silent(now, SILENCE_NS):
-            self._doubt(now, session)
+            self._check_silent(now, session)
         if session.owes_ns and now - session.owes_ns > KEEPALIVE_NS:
             session.owes_ns = 0
             self._send_empty(session)
@@ -422,7 +422,7 @@ class SessionLayer:
             session.last_initiation, session.incarnation = (-1, -1), -1
         self._initiator.retry(now, session)
 
-    def _doubt(self, now: Nanos, session: PeerSession) -> None:
+    def _check_silent(self, now: Nanos, session: PeerSession) -> None:
         """Begin a handshake with a silent peer, which may have lost its keys; one for each silence."""
         if session.doubted_ns != session.unanswered_ns:
             session.doubted_ns = session.unanswered_ns

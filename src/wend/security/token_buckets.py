@@ -27,12 +27,12 @@ class TokenBucket:
 
     def take(self, now_s: float) -> bool:
         """Take one token. False if there is none."""
-        if not self.has(now_s, 1.0):
+        if not self.has_tokens(now_s, 1.0):
             return False
         self.spend(1.0)
         return True
 
-    def has(self, now_s: float, amount: float) -> bool:
+    def has_tokens(self, now_s: float, amount: float) -> bool:
         """Whether this amount may be spent. A full bucket may spend more than a burst, on credit."""
         self._left = min(self.burst, self._left + (now_s - self._at_s) * self.rate_per_s)
         self._at_s = now_s
@@ -43,7 +43,7 @@ class TokenBucket:
 
     def change(self, rate_per_s: float, burst: float, now_s: float) -> None:
         """Change the rate and the burst. Tokens that were spent stay spent."""
-        self.has(now_s, 0.0)
+        self.has_tokens(now_s, 0.0)
         self._left -= self.burst - burst
         self.rate_per_s, self.burst = rate_per_s, burst
 

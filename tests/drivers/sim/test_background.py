@@ -78,21 +78,21 @@ def test_cubic_returns_to_its_window_in_the_time_of_its_law() -> None:
     """From 100 packets to 70; back at 100 after the cube root of 30/0.4 = 4.2 s, if Reno's growth is slower."""
     law = Cubic()
     law.window, now, rtt = 100.0, SECOND, 200 * MS
-    law.lost(now)
+    law.on_loss(now)
     assert law.window == pytest.approx(70)
     for _ in range(21):
         now += rtt
         for _ in range(int(law.window)):
-            law.acked(now, rtt)
+            law.on_ack(now, rtt)
     assert law.window == pytest.approx(100, abs=2)
 
 
 def test_reno_halves_and_adds_one_in_each_round_trip() -> None:
     law = Reno()
     law.window = 40.0
-    law.lost(SECOND)
+    law.on_loss(SECOND)
     for _ in range(20):
-        law.acked(SECOND, 50 * MS)
+        law.on_ack(SECOND, 50 * MS)
     assert law.window == pytest.approx(21, abs=0.1)
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.errors import raises
 from wend.drivers.scenarios import Scenario, make_scenario
 from wend.drivers.sim import simulate
-from wend.drivers.sim.checks import check, healed, promised
+from wend.drivers.sim.checks import check, is_healed, promised_properties
 from wend.drivers.sim.disturbances import queued
 from wend.drivers.sim.engine import LEAVE_NS, Engine
 from wend.drivers.sim.missing import UNEXPLAINED, UNKNOWN, explain_missing
@@ -167,7 +167,7 @@ def test_a_peer_that_leaves_withdraws_its_subscriptions_and_joins_again() -> Non
     away = [row for row in outcome.trace.publications.rows() if begin + 4 * SECOND <= row[0] < begin + 5 * SECOND]
     assert not away  # all publishers left, too
     assert set(outcome.trace.publications.column("incarnation")) == {1, 2}
-    assert len(promised(outcome.world)) == 5
+    assert len(promised_properties(outcome.world)) == 5
     assert check(outcome) == []
     assert UNEXPLAINED not in outcome.summary.missing
 
@@ -220,8 +220,8 @@ def test_a_peer_that_is_down_does_not_leave() -> None:
 )
 def test_a_world_that_goes_on_failing_has_not_healed(fields: dict[str, Any]) -> None:
     world = build(EIGHT.with_(drain="25s"))
-    assert healed(world)
-    assert not healed(build(EIGHT.with_(drain="25s", **fields)))
+    assert is_healed(world)
+    assert not is_healed(build(EIGHT.with_(drain="25s", **fields)))
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def _keep_numbers(kept: list[int], link: Link, tx: int) -> None:
 
 
 def _lengthen_path(kept: list[int], link: Link, tx: int) -> None:
-    link.traced((*link.path, tx))
+    link.set_path((*link.path, tx))
 
 
 @pure_only

@@ -6,7 +6,7 @@ from tests.errors import raises
 from tests.strategies.tdo.worlds import LINKING, Underlay
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
-from wend.drivers.sim.checks import check, promised
+from wend.drivers.sim.checks import check, promised_properties
 from wend.drivers.sim.engine import Engine
 from wend.drivers.world import build
 from wend.model.units import SECOND
@@ -61,7 +61,7 @@ def test_other_strategies_run_on_such_links_too() -> None:
 def test_what_is_published_before_a_subscriber_is_known_is_stored_for_it(strategy: str) -> None:
     early = {"strategy": strategy, "peers": 6, "pl": 0.0, "warmup": "1s", "duration": "4s", "drain": "25s"}
     outcome = simulate(free("tdo-landmark", persistence=True, **early))
-    assert len(promised(outcome.world)) == 5
+    assert len(promised_properties(outcome.world)) == 5
     assert check(outcome) == []
     assert outcome.summary.notices["queued"] > 0 and outcome.summary.missing == {}
 

@@ -11,7 +11,7 @@ from tests.protocol.link.broken_controllers import NeverGrows, NeverShrinks
 from wend.drivers.world import build
 from wend.model.units import SECOND
 from wend.protocol.link.copa import Copa
-from wend.protocol.link.send_queue import CONTROLLERS
+from wend.protocol.link.link_sender import CONTROLLERS
 
 
 @pytest.mark.parametrize("first", range(0, 16, 4))

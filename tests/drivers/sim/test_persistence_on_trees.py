@@ -5,7 +5,7 @@ import pytest
 from tests.cores import pure_only
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
-from wend.drivers.sim.checks import check, promised
+from wend.drivers.sim.checks import check, promised_properties
 from wend.drivers.sim.engine import Engine
 from wend.drivers.sim.run import play
 from wend.drivers.world import build
@@ -32,7 +32,7 @@ def test_whoever_crashes_and_returns_nothing_is_lost(strategy: str) -> None:
         start = world.begin_ns + 2 * SECOND + dead * 37_000_000
         world.peer_faults = Intervals(PEERS, [(dead, start, start + 1 * SECOND)])
         outcome = play(world)
-        assert len(promised(world)) == 5
+        assert len(promised_properties(world)) == 5
         assert check(outcome) == []
         assert outcome.summary.missing == {}, dead
 

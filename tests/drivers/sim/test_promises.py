@@ -13,7 +13,7 @@ from tests.scenarios import large_scenario, random_scenario, roaming_scenario
 from tests.strategies.tdo.worlds import LINKING
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
-from wend.drivers.sim.checks import check, promised
+from wend.drivers.sim.checks import check, promised_properties
 from wend.drivers.sim.engine import Engine
 from wend.drivers.world import World, build
 from wend.model.events import Event, EventId, PeerId, SubscriptionId
@@ -42,14 +42,14 @@ def test_nor_on_links_that_peers_choose_while_they_come_and_go() -> None:
     """Publishers crash before anybody has heard of them, and a landmark may take long to be elected."""
     for seed in range(24):
         outcome = simulate(roaming_scenario(seed, STRATEGIES, LINKING).with_(persistence=True, drain="60s"))
-        assert len(promised(outcome.world)) == 5
+        assert len(promised_properties(outcome.world)) == 5
         assert [str(v) for v in check(outcome)] == [], seed
 
 
 def test_events_in_fragments_outlive_the_peers_that_have_some_of_them() -> None:
     for seed in range(30):
         outcome = simulate(large_scenario(seed, STRATEGIES))
-        assert len(promised(outcome.world)) == 5
+        assert len(promised_properties(outcome.world)) == 5
         assert [str(v) for v in check(outcome)] == []
 
 
@@ -59,7 +59,7 @@ def test_the_worlds_fail_enough() -> None:
     for seed in range(400):
         world = build(random_scenario(seed, STRATEGIES))
         failing = list(world.faults.outages()) and list(world.peer_faults.outages())
-        if failing and len(promised(world)) == 5:
+        if failing and len(promised_properties(world)) == 5:
             judged[world.scenario.strategy] += 1
     assert set(judged) == set(STRATEGIES)
     assert min(judged.values()) >= 5

@@ -68,7 +68,7 @@ def test_an_event_that_waits_for_a_retry_is_not_sent_past_its_ttl() -> None:
     for _ in range(100):
         peer.run(SECOND // 2)
     assert [reason for _, reason in dropped(peer.effects)] == ["expired"]
-    assert not peer.peer.answers_for
+    assert not peer.peer.responsible_ids
     before = _sent(peer)
     peer.run(60 * SECOND)
     assert _sent(peer) == before

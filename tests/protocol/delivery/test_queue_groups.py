@@ -228,7 +228,7 @@ def test_long_names_of_groups_leave_room_for_the_event() -> None:
     made: list[Effect] = []
     groups = QueueGroups(0, None, None)  # type: ignore[arg-type]
     wanted = {f"{number:03}{'g' * 190}": (1, 2) for number in range(200)}
-    event = groups.chosen(Event(EventId(0, 1, 1), {"topic": "a"}), wanted, made)
+    event = groups.choose_peers(Event(EventId(0, 1, 1), {"topic": "a"}), wanted, made)
     assert sum(group_bytes(group) for group, _ in event.groups) <= MAX_EVENT_GROUPS_BYTES
     assert made == [Notice("group-left-out", 0)] * (200 - len(event.groups)) != []
 

@@ -7,7 +7,7 @@ from random import Random
 from wend.drivers.sim.background import Cubic
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.link.congestion import Controller
-from wend.protocol.link.send_queue import LinkSender
+from wend.protocol.link.link_sender import LinkSender
 
 SIZE = 100
 JITTER_NS = 5 * MS
@@ -26,21 +26,21 @@ class TcpSender:
     def is_open(self, now: Nanos, size: int) -> bool:
         return self._in_flight < int(self._control.window)
 
-    def leaves(self, now: Nanos, size: int) -> None:
+    def count_sent(self, now: Nanos, size: int) -> None:
         self._in_flight += 1
 
-    def acked(self, now: Nanos, size: int, round_trip_ns: Nanos) -> None:
+    def on_ack(self, now: Nanos, size: int, round_trip_ns: Nanos) -> None:
         self._in_flight -= 1
         self._round_trip_ns = round_trip_ns
-        self._control.acked(now, round_trip_ns)
+        self._control.on_ack(now, round_trip_ns)
 
-    def released(self, size: int) -> None:
+    def release(self, size: int) -> None:
         self._in_flight -= 1
 
-    def lost(self, now: Nanos, size: int) -> None:
+    def on_loss(self, now: Nanos, size: int) -> None:
         if now - self._reduced_ns > self._round_trip_ns:  # losses of one round trip count once
             self._reduced_ns = now
-            self._control.lost(now)
+            self._control.on_loss(now)
 
 
 class Bottleneck:
@@ -94,12 +94,12 @@ class Bottleneck:
             sender, size = self._all[number], self._size
             if sent_ns is not None and arrived:
                 self.served[number] += 1
-                sender.acked(now, size, now - sent_ns)
+                sender.on_ack(now, size, now - sent_ns)
             elif sent_ns is not None:
-                sender.released(size)
-                sender.lost(now, size)
+                sender.release(size)
+                sender.on_loss(now, size)
             while not (self._tcp_ended and type(sender) is TcpSender) and sender.is_open(now, size):
-                sender.leaves(now, size)
+                sender.count_sent(now, size)
                 self._send(now, number)
             if now < sender.next_ns:
                 self._at(sender.next_ns, number, None)

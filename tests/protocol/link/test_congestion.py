@@ -82,24 +82,24 @@ def test_copa_does_not_take_the_pauses_of_its_host_for_congestion() -> None:
     windows = []
     for pause_ns in (0, 30 * MS):
         controller = Copa(5 * MS)
-        controller.first(SIZE)
+        controller.start(SIZE)
         now = 0
         for number in range(400):
             now += MS
             if number == 50 and pause_ns:
-                controller.paused(now, pause_ns)
-            controller.acked(now, SIZE, MS if number < 50 else 41 * MS, False)
+                controller.on_pause(now, pause_ns)
+            controller.on_ack(now, SIZE, MS if number < 50 else 41 * MS, False)
         windows.append(controller.window)
     blamed, forgiven = windows
     assert blamed < 60 * SIZE < 300 * SIZE < forgiven  # it was 60 packets before the pause
     for _ in range(100):  # the pause was long ago, so the same round trips show a queue
         now += 100 * MS
-        controller.acked(now, SIZE, MS, False)
-        controller.acked(now, SIZE, 41 * MS, False)
+        controller.on_ack(now, SIZE, MS, False)
+        controller.on_ack(now, SIZE, 41 * MS, False)
     found = []
     for _ in range(500):
         now += MS
-        controller.acked(now, SIZE, 41 * MS, False)
+        controller.on_ack(now, SIZE, 41 * MS, False)
         found.append(controller.window)
     assert found[-1] < found[100]
 
@@ -140,16 +140,16 @@ def test_a_link_that_returns_starts_with_two_packets() -> None:
 
 def test_acks_of_an_application_that_sends_little_let_no_window_grow() -> None:
     for controller in (Copa(0), Aimd(0)):
-        controller.first(SIZE)
+        controller.start(SIZE)
         before = controller.window
         for number in range(100):
-            controller.acked(number * 10 * MS, SIZE, 10 * MS, limited=True)
+            controller.on_ack(number * 10 * MS, SIZE, 10 * MS, limited=True)
         assert controller.window == before
 
 
 def test_a_round_trip_that_is_not_known_measures_nothing() -> None:
     controller = Controller(0)
-    controller.acked(0, SIZE, 0, limited=False)
+    controller.on_ack(0, SIZE, 0, limited=False)
     assert controller.srtt_ns == 0
     assert controller.least_ns == 0
 

@@ -4,8 +4,8 @@ from wend.model.units import MS
 from wend.protocol.config import PeerConfig
 from wend.protocol.link.congestion import Controller
 from wend.protocol.link.link import Link
+from wend.protocol.link.link_sender import LinkSender
 from wend.protocol.link.prices import FULL_NS, HIGHEST_NS, LinkPrices
-from wend.protocol.link.send_queue import LinkSender
 from wend.protocol.timers import Timers
 
 SIZE = 100
@@ -30,12 +30,12 @@ class Network:
         """A tenth of a second passes in which so many packets are offered. Returns the price then."""
         self.sender.controller.window = float(10 * SIZE)
         for _ in range(offered):
-            if not self.sender.take(self.now, SIZE, late):
-                self.prices.crowded(self.now)
+            if not self.sender.try_send(self.now, SIZE, late):
+                self.prices.on_packet_waiting(self.now)
         for _ in range(10):
             self.now += 10 * MS
             if self.sender.flight_bytes:
-                self.sender.acked(self.now, SIZE, 100 * MS)
+                self.sender.on_ack(self.now, SIZE, 100 * MS)
             self.timers.run(self.now, [])
         return self.sender.price_ns
 

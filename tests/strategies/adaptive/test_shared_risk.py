@@ -29,7 +29,7 @@ def view_of(paths: dict[PeerId, Path]) -> View:
     config = PeerConfig(peer=ME)
     links = {peer: Link(peer, DELAY, 1.0, config) for peer in paths}
     for peer, path in paths.items():
-        links[peer].traced(path)
+        links[peer].set_path(path)
     view = View(config, links, persistence=False)
     view.graph, view.interest = LinkStateGraph(config), FloodedInterest(config)
     view.neighbours = tuple(sorted(paths))
@@ -61,9 +61,9 @@ def test_what_broke_is_never_acquitted_and_what_was_heard_since_is_never_blamed(
     for peer, link in view.links.items():
         link.heard_ns = now if peer in since else broke + DELAY
         if peer in known:
-            link.declared_down()
+            link.declare_down()
         else:
-            link.promised(SECOND)
+            link.on_promise(SECOND)
     causes = SharedRisk(view).blamed(now, view.links)
     assert causes
     for cause in causes:
@@ -83,11 +83,11 @@ def test_what_explains_most_is_blamed() -> None:
     view = view_of({1: (HOME, 1, 2, 3), 2: (HOME, 1, 2, 4), 3: (HOME, 1, 5)})
     suspicion = SharedRisk(view)
     for peer in (1, 2):
-        view.links[peer].declared_down()
+        view.links[peer].declare_down()
     assert suspicion.blamed(0, view.links) == [{1, 2, (1, 2)}]
-    view.links[3].declared_down()
+    view.links[3].declare_down()
     assert suspicion.blamed(0, view.links) == [{1}]
-    assert view.links[3].restored()
+    assert view.links[3].restore()
     view.links[3].heard_ns = SECOND
     assert suspicion.blamed(SECOND, view.links) == [{2, (1, 2)}]
 
@@ -104,7 +104,7 @@ def test_doubt_is_the_share_of_the_causes_that_a_route_runs_over() -> None:
     graph = LinkStateGraph(PeerConfig(peer=ME))
     graph.handle(0, Heard(2, LinkState(2, (1, 1), ((7, MS, 1.0),), ((4, 1, 8),))), view)
     view.graph = graph
-    view.links[1].declared_down()
+    view.links[1].declare_down()
     suspicion = SharedRisk(view)
     causes = suspicion.blamed(0, view.links)
     assert causes == [{1, 2, (1, 2), (None, 1)}]

@@ -125,8 +125,8 @@ def test_a_peer_with_persistence_does_not_answer_for_what_is_refused() -> None:
         e.id for n in range(4) for e in talk.peer.handle(n * MS, Publication({"topic": "t"})) if isinstance(e, Drop)
     ]
     assert refused
-    assert talk.peer.answers_for, "but for what the plan admits"
-    assert not set(refused) & (talk.peer.unfinished() | set(talk.peer.answers_for))
+    assert talk.peer.responsible_ids, "but for what the plan admits"
+    assert not set(refused) & (talk.peer.unfinished() | set(talk.peer.responsible_ids))
 
 
 @pytest.mark.parametrize("told", [False, True])

@@ -292,14 +292,14 @@ class LivePeer:
 
     def retained(self, filter: str) -> list[tuple[Event, Nanos]]:
         """The events that the peer retains and a filter matches, with their ages. Raises `FilterError`."""
-        return self.peer.retained.matching(self._clock(), filter) if len(self.peer.retained) else []
+        return self.peer.retained.find_matching(self._clock(), filter) if len(self.peer.retained) else []
 
     def held(self, attribute: str, value: Value) -> Event | None:
         """The event that the peer retains for this value of an attribute. Forgets an expired one."""
         retained = self.peer.retained
         if retained.has_expired(self._clock(), attribute, value):
             self.tell(Unretained(attribute, value))
-        return retained.held(attribute, value)
+        return retained.get(attribute, value)
 
     def wanting(self, attributes: Attributes) -> tuple[PeerId, ...]:
         """The peers that would get an event with these attributes."""

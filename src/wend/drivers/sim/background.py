@@ -31,14 +31,14 @@ class Reno:
         self.window = FIRST_WINDOW
         self.threshold = float("inf")
 
-    def acked(self, now: Nanos, rtt_ns: Nanos) -> None:
+    def on_ack(self, now: Nanos, rtt_ns: Nanos) -> None:
         self.window += 1.0 if self.window < self.threshold else self.increase(now, rtt_ns)
 
     def increase(self, now: Nanos, rtt_ns: Nanos) -> float:
         """How much one ACK adds after slow start."""
         return 1.0 / self.window
 
-    def lost(self, now: Nanos) -> None:
+    def on_loss(self, now: Nanos) -> None:
         self.window = self.threshold = max(MIN_WINDOW, self.window / 2)
 
 
@@ -61,7 +61,7 @@ class Cubic(Reno):
             return max(0.0, self._friendly - self.window)
         return (min(max(target, self.window), 1.5 * self.window) - self.window) / self.window
 
-    def lost(self, now: Nanos) -> None:
+    def on_loss(self, now: Nanos) -> None:
         shrinking = self.window < self._most
         self._most = self.window * (1 + CUBIC_BETA) / 2 if shrinking else self.window
         self.window = self.threshold = self._friendly = max(MIN_WINDOW, CUBIC_BETA * self.window)
@@ -82,16 +82,16 @@ class BackgroundPacket:
         self.parts = 1
         self.entered_ns = 0
 
-    def served(self, now: Nanos) -> None:
-        self.flow.left_queue(now, self)
+    def on_served(self, now: Nanos) -> None:
+        self.flow.on_served(now, self)
 
-    def dropped(self, now: Nanos, reason: str) -> None:
-        self.flow.lose(now, self)
+    def on_dropped(self, now: Nanos, reason: str) -> None:
+        self.flow.on_dropped(now, self)
 
-    def vanished(self, now: Nanos) -> None:
-        self.flow.lose(now, self)
+    def on_vanished(self, now: Nanos) -> None:
+        self.flow.on_dropped(now, self)
 
-    def expired(self, now: Nanos) -> bool:
+    def is_expired(self, now: Nanos) -> bool:
         return False
 
 
@@ -105,7 +105,7 @@ class Feedback:
         self.arrived = arrived
 
     def happen(self, now: Nanos) -> None:
-        self.packet.flow.learn(now, self.packet, self.arrived)
+        self.packet.flow.on_feedback(now, self.packet, self.arrived)
 
 
 class FlowStart:
@@ -157,26 +157,26 @@ class BackgroundFlow:
             self._in_flight += 1
             self._queue.offer(now, BackgroundPacket(self, self._bits))
 
-    def left_queue(self, now: Nanos, packet: BackgroundPacket) -> None:
+    def on_served(self, now: Nanos, packet: BackgroundPacket) -> None:
         """A packet is on the link."""
         if self._up(now):
             self._agenda.push(now + self._rtt_ns, LEAVING, self._peer, Feedback(packet, True))
         else:
-            self.lose(now, packet)
+            self.on_dropped(now, packet)
 
-    def lose(self, now: Nanos, packet: BackgroundPacket) -> None:
+    def on_dropped(self, now: Nanos, packet: BackgroundPacket) -> None:
         known = max(now, packet.entered_ns + self._measured_ns)
         self._agenda.push(known, LEAVING, self._peer, Feedback(packet, False))
 
-    def learn(self, now: Nanos, packet: BackgroundPacket, arrived: bool) -> None:
+    def on_feedback(self, now: Nanos, packet: BackgroundPacket, arrived: bool) -> None:
         self._in_flight -= 1
         if arrived:
             self.delivered += 1
             self._measured_ns = now - packet.entered_ns
-            self._control.acked(now, self._measured_ns)
+            self._control.on_ack(now, self._measured_ns)
         else:
             self.lost += 1
             if packet.entered_ns > self._reduced_ns:
                 self._reduced_ns = now
-                self._control.lost(now)
+                self._control.on_loss(now)
         self.send(now)

@@ -106,18 +106,18 @@ class CapacityNetwork(Transport):
 
     def send(self, now: Nanos, sender: PeerId, receiver: PeerId, message: Message) -> None:
         if type(message) is Fragment:
-            self._ledger.sent(now, sender, message)
+            self._ledger.count_fragment(now, sender, message)
         queue = self._queues[sender].get(receiver)
         if queue is None or not (self._charges_all or type(message) is Data or type(message) is Fragment):
             self._links.send(now, sender, receiver, message)
             return
         end = self._ledger.end(now, sender, message)
         if end is not None and queue.turn(now) > end:
-            self._ledger.dropped(now, sender, receiver, sender, message, EXPIRED)
+            self._ledger.record_drop(now, sender, receiver, sender, message, EXPIRED)
             return
         through = queue.enter(now, *packet_size(message))
         if through is None:
-            self._ledger.dropped(now, sender, receiver, sender, message, QUEUE_FULL)
+            self._ledger.record_drop(now, sender, receiver, sender, message, QUEUE_FULL)
         else:
             incarnation = self._incarnations[sender]
             leaving = QueuedPacket(self, sender, incarnation, receiver, older(message, through - now))
@@ -182,11 +182,11 @@ class LimitedPeer(GatedPeer):
         if type(event) is Received and (self._charges_all or type(event.message) in (Data, Fragment)):
             end = self._ledger.end(now, event.sender, event.message)
             if end is not None and self._queue.turn(now) > end:
-                self._ledger.dropped(now, event.sender, self.peer.me, self.peer.me, event.message, EXPIRED)
+                self._ledger.record_drop(now, event.sender, self.peer.me, self.peer.me, event.message, EXPIRED)
                 return []
             through = self._queue.enter(now, *packet_size(event.message))
             if through is None:
-                self._ledger.dropped(now, event.sender, self.peer.me, self.peer.me, event.message, PEER_BUSY)
+                self._ledger.record_drop(now, event.sender, self.peer.me, self.peer.me, event.message, PEER_BUSY)
             else:
                 waited = Received(event.sender, older(event.message, through - now))
                 self._agenda.push(through, MESSAGE, self.peer.me, AdmittedPacket(self._incarnation, waited))

@@ -172,7 +172,7 @@ CHECKS: dict[Property, Callable[[TraceFacts], Iterator[Finding]]] = {
 
 def check(outcome: Outcome) -> list[Violation]:
     """The violations of the properties that the strategy guarantees for such a run."""
-    return examine(outcome, promised(outcome.world))
+    return examine(outcome, promised_properties(outcome.world))
 
 
 def examine(outcome: Outcome, properties: tuple[Property, ...]) -> list[Violation]:
@@ -185,19 +185,19 @@ def examine(outcome: Outcome, properties: tuple[Property, ...]) -> list[Violatio
     ]
 
 
-def promised(world: World) -> tuple[Property, ...]:
+def promised_properties(world: World) -> tuple[Property, ...]:
     """The properties that the strategy guarantees for a run in this world.
 
     Without persistence, a peer that restarts tells by an event's age whether it may already have delivered the event.
     It cannot know how long a link held the packet back."""
     if world.scenario.of(DeliverySettings).persistence:
-        return (*ALWAYS, *ONCE_HEALED) if healed(world) else ALWAYS
+        return (*ALWAYS, *ONCE_HEALED) if is_healed(world) else ALWAYS
     restarts = any(True for what in (world.peer_faults, world.churn) for _ in what.outages())
     holds = world.disturbances is not None and any(what != "corruption" for what, _ in world.disturbances.periods())
     return ("safety",) if restarts and holds else ALWAYS
 
 
-def healed(world: World) -> bool:
+def is_healed(world: World) -> bool:
     """Whether all faults end early enough before the end of the run."""
     kinds = (world.faults, world.peer_faults, world.churn)
     last = max([world.stop_ns, *(until for what in kinds for *_, until in what.outages())])

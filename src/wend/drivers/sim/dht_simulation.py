@@ -195,7 +195,7 @@ class DhtSimulation:
             if kind == ARRIVAL:
                 target = peers[peer]
                 if target is None:
-                    self._counted(arg.message).receiver_down += 1
+                    self._count(arg.message).receiver_down += 1
                 elif effects := target.handle(now, arg):
                     self._carry_out(now, peer, effects, arg)
             elif kind == WAKE_UP:
@@ -231,7 +231,7 @@ class DhtSimulation:
     # ---------------------------------------------------------------- messages
 
     def _send(self, now: Nanos, sender: PeerId, receiver: PeerId, message: Any) -> None:
-        counts = self._counted(message)
+        counts = self._count(message)
         counts.sent += 1
         if not 0 <= receiver < len(self.peers):
             counts.receiver_down += 1  # there is no such peer
@@ -247,13 +247,13 @@ class DhtSimulation:
             arrives = now
         if self._quiet_acks and type(message) is DirectAck:
             target = self.peers[receiver]
-            if target is not None and target.will_be_acknowledged(arrives, sender, message):
+            if target is not None and target.acknowledge_early(arrives, sender, message):
                 if arrives > self._until:
                     self._late_acks.append(arrives)
                 return
         self._push(arrives, ARRIVAL, receiver, Received(sender, message))
 
-    def _counted(self, message: Any) -> MessageCounts:
+    def _count(self, message: Any) -> MessageCounts:
         kind = type(message)
         key = (message.plugin, type(message.body)) if kind is PlainMessage or kind is DirectMessage else (LINKS, kind)
         counts = self._counts.get(key)

@@ -29,7 +29,7 @@ class DropLedger:
         self._heads: dict[tuple[PeerId, int], tuple[PeerId, ...]] = {}
         self._ends: dict[tuple[PeerId, int], Nanos] = {}
 
-    def sent(self, now: Nanos, sender: PeerId, part: Fragment) -> None:
+    def count_fragment(self, now: Nanos, sender: PeerId, part: Fragment) -> None:
         """Remember the destinations and the expiry of a fragmented event. Only its first fragment names them."""
         if part.head is not None:
             self._heads[sender, part.number] = part.head.dests
@@ -42,7 +42,7 @@ class DropLedger:
             return now + message.event.ttl_ns - message.age_ns
         return self._ends.get((sender, message.number)) if type(message) is Fragment else None
 
-    def dropped(self, now: Nanos, sender: PeerId, to: PeerId, at: PeerId, message: Message, reason: str) -> None:
+    def record_drop(self, now: Nanos, sender: PeerId, to: PeerId, at: PeerId, message: Message, reason: str) -> None:
         """Count a drop. A copy without named destinations (on a tree) counts as one, for the receiving peer."""
         if isinstance(message, Data):
             id_, dests = message.event.id, message.dests or (to,)

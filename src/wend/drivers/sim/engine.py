@@ -203,7 +203,7 @@ class Engine:
     def _wake_up(self, now: Nanos, peer: PeerId, _: None) -> list[Effect]:
         self._asked[peer].discard(now)
         if self.links.transmissions > self._allowed:
-            raise self._multiplied(now)
+            raise self._multiplication_error(now)
         target = self.peers[peer]
         return [] if target is None or self._wake[peer] != now else target.handle(now, WOKEN)
 
@@ -258,7 +258,9 @@ class Engine:
     def _start(self, now: Nanos, peer: PeerId) -> list[Effect]:
         self._left.discard(peer)
         self.incarnations[peer] += 1
-        target = self.peers[peer] = self._gated(peer, make_peer(self.world.peer_config(peer, self.incarnations[peer])))
+        target = self.peers[peer] = self._with_capacity(
+            peer, make_peer(self.world.peer_config(peer, self.incarnations[peer]))
+        )
         start = self.world.started(peer)
         stored = tuple(self.stores[peer])
         effects = target.handle(now, Started(start.neighbours, start.subscriptions, start.advertisements, stored))
@@ -279,7 +281,7 @@ class Engine:
             assert isinstance(self.network, ManagedNetwork)
             self.notices[BACKGROUND] = sum(flow.delivered for flow in self.network.background)
 
-    def _multiplied(self, now: Nanos) -> ConfigError:
+    def _multiplication_error(self, now: Nanos) -> ConfigError:
         sent, events = self.links.transmissions, len(self.expected)
         return ConfigError(
             f"{self.scenario.strategy} multiplies its copies: {sent} transmissions for {events} published after "
@@ -291,7 +293,7 @@ class Engine:
         leaving.happen(now)
         return []
 
-    def _gated(self, peer: PeerId, target: Peer) -> Peer | LimitedPeer:
+    def _with_capacity(self, peer: PeerId, target: Peer) -> Peer | LimitedPeer:
         msgs, bps = self.world.peer_capacity[peer]
         if min(msgs, bps) == inf:
             return target

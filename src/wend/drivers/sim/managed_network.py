@@ -54,7 +54,7 @@ class ManagedNetwork(Transport):
 
     def send(self, now: Nanos, sender: PeerId, receiver: PeerId, message: Message) -> None:
         if type(message) is Fragment:
-            self._ledger.sent(now, sender, message)
+            self._ledger.count_fragment(now, sender, message)
         queues = self._queues.get((sender, receiver))
         if queues is None or not (self._charges_all or type(message) is Data or type(message) is Fragment):
             self._links.send(now, sender, receiver, message)
@@ -71,7 +71,7 @@ class ManagedNetwork(Transport):
 
     def drop(self, now: Nanos, sender: PeerId, receiver: PeerId, message: Message, reason: str) -> None:
         """Count a packet that a queue dropped."""
-        self._ledger.dropped(now, sender, receiver, sender, message, reason)
+        self._ledger.record_drop(now, sender, receiver, sender, message, reason)
 
     def waits_ns(self, now: Nanos) -> list[Nanos]:
         """How long the next packet would wait in each queue of a link."""
@@ -110,7 +110,7 @@ class ManagedPacket:
         self.parts, self.bits = packet_size(message)
         self.entered_ns: Nanos = 0
 
-    def served(self, now: Nanos) -> None:
+    def on_served(self, now: Nanos) -> None:
         self._message = older(self._message, now - self.entered_ns)
         self._passed += 1
         if self._passed < len(self._queues):
@@ -118,13 +118,13 @@ class ManagedPacket:
         else:
             self._network.transmit(now, self._sender, self._receiver, self._message)
 
-    def dropped(self, now: Nanos, reason: str) -> None:
+    def on_dropped(self, now: Nanos, reason: str) -> None:
         self._network.drop(now, self._sender, self._receiver, self._message, reason)
 
-    def vanished(self, now: Nanos) -> None:
+    def on_vanished(self, now: Nanos) -> None:
         pass
 
-    def expired(self, now: Nanos) -> bool:
+    def is_expired(self, now: Nanos) -> bool:
         return self._end_ns is not None and now > self._end_ns
 
 

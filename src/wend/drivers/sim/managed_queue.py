@@ -29,16 +29,16 @@ class Waiting(Protocol):
     """The number of fragments of its message."""
     bits: int
 
-    def served(self, now: Nanos) -> None:
+    def on_served(self, now: Nanos) -> None:
         """The packet leaves the queue."""
 
-    def dropped(self, now: Nanos, reason: str) -> None:
+    def on_dropped(self, now: Nanos, reason: str) -> None:
         """The queue drops the packet."""
 
-    def vanished(self, now: Nanos) -> None:
+    def on_vanished(self, now: Nanos) -> None:
         """The packet is lost with its queue."""
 
-    def expired(self, now: Nanos) -> bool:
+    def is_expired(self, now: Nanos) -> bool:
         """Whether the event of the packet has expired."""
 
 
@@ -55,7 +55,7 @@ class ServedPacket:
     def happen(self, now: Nanos) -> None:
         if self.generation == self.queue.generation:
             self.queue.serve_next(now)
-            self.packet.served(now)
+            self.packet.on_served(now)
 
 
 class ManagedQueue:
@@ -89,7 +89,7 @@ class ManagedQueue:
         if self._serving is None:
             self._serve(now, packet)
         elif len(self._waiting) >= self._room:
-            packet.dropped(now, QUEUE_FULL)
+            packet.on_dropped(now, QUEUE_FULL)
         else:
             self._waiting.append(packet)
 
@@ -102,12 +102,12 @@ class ManagedQueue:
             dropped += [(each, WAITED) for each in late]
             if packet is None:
                 continue
-            if packet.expired(now):
+            if packet.is_expired(now):
                 dropped.append((packet, EXPIRED))
             else:
                 self._serve(now, packet)
         for each, reason in dropped:
-            each.dropped(now, reason)
+            each.on_dropped(now, reason)
 
     def clear(self, now: Nanos) -> None:
         """Lose all packets, with the one that is served."""
@@ -116,7 +116,7 @@ class ManagedQueue:
         self._serving = None
         self._waiting.clear()
         for packet in lost:
-            packet.vanished(now)
+            packet.on_vanished(now)
 
     def _dequeue(self, now: Nanos) -> tuple[Waiting | None, list[Waiting]]:
         if self._codel is None:

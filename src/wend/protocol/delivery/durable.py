@@ -1,12 +1,12 @@
-"""Durable subscriptions: their events wait while the client is away, and are repeated until the client confirms them.
+"""Durable subscriptions: events wait while the client is away, and are redelivered until the client confirms them.
 
 Each event that matches gets a position in the backlog of the subscription. The peer stores it there before it sends the
 ACK that makes the previous hop forget it. An attached client gets the events of the backlog in order, a window at a
-time. The peer forgets an event when the client confirms its position. When the client is gone, the events that it
-has not confirmed return to the front of the backlog: the next client of that name gets them again, marked as such.
+time. The peer forgets an event when the client confirms its position. When the client detaches, the events that it has
+not confirmed return to the front of the backlog: the next client of that name gets them again, marked as redelivered.
 
-A backlog is bounded by events, bytes and age. The oldest events make room. The client learns how many it missed, and
-why, when it is attached.
+A backlog is bounded in events, bytes and age. The oldest events are dropped first. An attached client is notified how
+many events it missed, and why.
 """
 
 from collections import Counter, OrderedDict, deque
@@ -30,7 +30,7 @@ from wend.protocol.records import (
 from wend.protocol.timers import Effects, Timers
 
 POSITION_SHIFT: Final = 28
-"""A position is (incarnation << 28) + counter, so no incarnation uses one again, and it fits 64 bits."""
+"""A position is (incarnation << 28) + counter: no incarnation reuses one, and it fits 64 bits."""
 
 
 class BacklogEntry:
@@ -46,7 +46,7 @@ class BacklogEntry:
         self.size = event_bytes(event)
         self.again = False
         self.released = False
-        """Whether it waits for no other event."""
+        """Whether the event no longer waits for earlier ones in publisher order."""
 
 
 class Backlog:
@@ -58,21 +58,21 @@ class Backlog:
         self.subscription = subscription
         self.options = subscription.durable
         self.entries: OrderedDict[int, BacklogEntry] = OrderedDict()
-        """By position, oldest first."""
+        """Entries by position, oldest first."""
         self.size = 0
-        """In bytes."""
+        """The size of all entries in bytes."""
         self.waiting: deque[BacklogEntry] = deque()
-        """To be sent, in this order; some may have left `entries` since."""
+        """Entries to send, in order; some may have left `entries` meanwhile."""
         self.in_flight: dict[int, BacklogEntry] = {}
-        """By position: sent to the attached client, in the order of sending."""
+        """Entries sent to the attached client, by position, in the order of sending."""
         self.client_window = 0
-        """How many may be in flight; 0 while no client is attached."""
+        """The most events in flight; 0 while no client is attached."""
         self.window_bytes = 0
         self.in_flight_bytes = 0
         self.unreported: Counter[MissedCode] = Counter()
-        """What the client was not told of yet."""
+        """Missed events that were not reported to the client yet."""
         self.prunes = False
-        """Whether a timer is set for the oldest entry's age."""
+        """Whether a timer is set for the age of the oldest entry."""
 
     def add(self, entry: BacklogEntry) -> None:
         self.entries[entry.position] = entry
@@ -88,7 +88,7 @@ class Backlog:
 
     @property
     def has_window(self) -> bool:
-        """Whether the client may get one more."""
+        """Whether another event may be sent to the client."""
         return len(self.in_flight) < self.client_window and self.in_flight_bytes < self.window_bytes
 
     @property
@@ -108,7 +108,7 @@ class DurableSubscriptions:
         self.backlogs: dict[int, Backlog] = {}
         """By the number of the subscription."""
 
-    # ---------------------------------------------------------------- subscriptions that come, change and go
+    # ---------------------------------------------------------------- changes of subscriptions
 
     def subscribe(self, wanted: LocalSubscription, effects: Effects) -> None:
         """Add a durable subscription, or change the filter or the bounds of one. Its backlog stays."""
@@ -140,7 +140,7 @@ class DurableSubscriptions:
         wanted: list[tuple[SubscriptionId, Nanos | None]],
         effects: Effects,
     ) -> list[BacklogEntry]:
-        """Store an event in the backlogs of these subscriptions. Call `release` with each entry when it may be sent."""
+        """Store an event in the backlogs of these subscriptions. The caller releases each entry when it may be sent."""
         entries = []
         for subscription, deadline_ns in wanted:
             self._next_position += 1
@@ -156,12 +156,12 @@ class DurableSubscriptions:
         return entries
 
     def release(self, now: Nanos, number: int, entry: BacklogEntry, effects: Effects) -> None:
-        """Send an entry, or let it wait for the client."""
+        """Send an entry, or queue it for the client."""
         backlog = self.backlogs.get(number)
         if backlog is None:
             return
         if entry.position not in backlog.entries:
-            if not entry.released and backlog.subscription.qos.order:  # it left a gap, and nothing waits there now
+            if not entry.released and backlog.subscription.qos.order:  # it left a gap, for which no event waits now
                 effects.append(Persist(SkippedRecord(entry.event.id)))
             entry.released = True
             return
@@ -170,7 +170,7 @@ class DurableSubscriptions:
         self._fill(now, backlog, effects)
 
     def miss(self, subscription: SubscriptionId, reason: MissedCode, effects: Effects) -> bool:
-        """Note that a durable subscription misses an event that is not in its backlog. False if it is not durable."""
+        """Count an event that a durable subscription misses. Return False if the subscription is not durable."""
         backlog = self.backlogs.get(subscription.number)
         if backlog is None:
             return False
@@ -179,7 +179,7 @@ class DurableSubscriptions:
         return True
 
     def skip(self, number: int, entry: BacklogEntry, effects: Effects) -> None:
-        """Take an event from a backlog that came too late for its order."""
+        """Remove an event that arrived too late for publisher order from a backlog."""
         backlog = self.backlogs.get(number)
         if backlog is not None and backlog.remove(entry.position) is not None:
             backlog.unreported["skipped"] += 1
@@ -188,7 +188,7 @@ class DurableSubscriptions:
     # ---------------------------------------------------------------- clients
 
     def attach(self, now: Nanos, client: Attached, effects: Effects) -> bool:
-        """Send the backlog to a client. False if there is no such subscription."""
+        """Attach a client, and send it the backlog. Return False if there is no such subscription."""
         backlog = self.backlogs.get(client.number)
         if backlog is None:
             return False
@@ -200,7 +200,7 @@ class DurableSubscriptions:
         return True
 
     def detach(self, number: int) -> None:
-        """Take back what the client has not confirmed."""
+        """Detach the client: return unconfirmed events to the backlog, to be redelivered."""
         backlog = self.backlogs.get(number)
         if backlog is None:
             return
@@ -212,7 +212,7 @@ class DurableSubscriptions:
         backlog.in_flight_bytes = 0
 
     def confirm(self, now: Nanos, number: int, positions: tuple[int, ...], effects: Effects) -> None:
-        """Forget events that the client has processed. Those that it confirmed before, or misses, change nothing."""
+        """Remove events that the client has processed. Ignore positions that are confirmed or missed already."""
         backlog = self.backlogs.get(number)
         if backlog is None:
             return
@@ -222,7 +222,7 @@ class DurableSubscriptions:
         self._fill(now, backlog, effects)
 
     def _fill(self, now: Nanos, backlog: Backlog, effects: Effects) -> None:
-        """Send what waits, as far as the window allows."""
+        """Send waiting events, as far as the window allows."""
         expires = backlog.subscription.qos.expire
         expired: list[BacklogEntry] = []
         while backlog.waiting and backlog.has_window:
@@ -258,7 +258,7 @@ class DurableSubscriptions:
         self._miss(backlog, gone, "backlog-full", effects)
 
     def _prune(self, now: Nanos, backlog: Backlog, effects: Effects) -> None:
-        """Drop what is too old."""
+        """Drop events that are too old."""
         gone = []
         for entry in backlog.entries.values():
             if now - entry.born_ns <= backlog.options.max_age_ns:
@@ -293,7 +293,7 @@ class DurableSubscriptions:
         effects.append(Persist(ConfirmedRecord(backlog.id.number, positions, reason)))
 
     def _report(self, backlog: Backlog, effects: Effects) -> None:
-        """Tell the attached client what it missed."""
+        """Report missed events to the attached client."""
         if backlog.unreported:
             effects.append(Missed(backlog.id, dict(backlog.unreported)))
             effects.append(Persist(MissedRecord(backlog.id.number, {})))
@@ -302,7 +302,7 @@ class DurableSubscriptions:
     # ---------------------------------------------------------------- after a restart
 
     def recall(self, now: Nanos, record: Record) -> None:
-        """Restore what a record of an earlier incarnation says."""
+        """Restore the state in a record of an earlier incarnation."""
         match record:
             case DurableRecord(number, filter_, qos, options):
                 wanted = LocalSubscription(number, filter_, qos, options)
@@ -318,7 +318,7 @@ class DurableSubscriptions:
                     backlog = self.backlogs.get(number)
                     if backlog is not None:
                         entry = BacklogEntry(event, born_ns, backlog.subscription.qos.deadline_ns, position)
-                        entry.again = True  # nobody knows whether the client got it
+                        entry.again = True  # it is unknown whether the client got it
                         backlog.add(entry)
             case ConfirmedRecord(number, positions, missed):
                 backlog = self.backlogs.get(number)
@@ -331,9 +331,9 @@ class DurableSubscriptions:
                 if number in self.backlogs:
                     self.backlogs[number].unreported = Counter(counts)
 
-    def recalled(self, now: Nanos, effects: Effects) -> list[tuple[int, BacklogEntry]]:
-        """All records are restored: everything waits for its client. Returns the numbers and entries of ordered
-        subscriptions: call `release` with each, as before the restart."""
+    def finish_recall(self, now: Nanos, effects: Effects) -> list[tuple[int, BacklogEntry]]:
+        """Queue all restored events for their clients. Return the numbers and entries of ordered subscriptions, which
+        the caller releases as before the restart."""
         ordered: list[tuple[int, BacklogEntry]] = []
         for number, backlog in self.backlogs.items():
             self._make_room(backlog, effects)

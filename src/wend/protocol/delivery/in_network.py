@@ -1,7 +1,7 @@
-"""Delivery in the network: a peer knows its own subscribers, and the others are found on the way.
+"""Delivery in the network: a peer knows only its own subscribers, and packets find the others on their way.
 
-The routing finds them, as along a tree; or the interest does, by messages of its own if the strategy has no routing, or
-by packets that carry its header. The methods do the same as those of `ByDestination` (`local.py`).
+The routing finds them, for example along a tree; or the interest does, with its own messages if the strategy has no
+routing, or with packets that carry its header. The methods are those of `ByDestination` (`local.py`).
 """
 
 from typing import ClassVar, Final
@@ -30,7 +30,7 @@ class InNetwork:
         self._local = local
         self._store = store
         self._has_packets = host.interest.header is not None
-        """Whether the interest sends packets, gets those for this peer, and repairs losses."""
+        """Whether the interest sends packets, receives those for this peer, and repairs losses."""
         self.stores_transit = not self._has_packets
         self._finder = host.interested if self._has_packets else host.router
         """The plug-in that finds the other subscribers."""
@@ -52,11 +52,11 @@ class InNetwork:
         if self._has_packets:
             arrived = Arrived(sender, event, born_ns, (host.view.me,), data.path, data.header)
             host.tell(now, host.interested, arrived, effects)
-        elif host.view.me in host.interest.table.targets(event):  # its sender only supposed that this peer wants it
+        elif host.view.me in host.interest.table.targets(event):  # its sender only assumed that this peer wants it
             self._local.deliver(now, event, born_ns, effects)
 
     def receive_unnamed(self, now: Nanos, sender: PeerId, data: Data, born_ns: Nanos, effects: Effects) -> None:
-        """Deliver the event if somebody here wants it. The routing sends it on."""
+        """Deliver the event to local subscriptions. The routing forwards it."""
         host, event = self._host, data.event
         if self._has_packets:
             effects.append(Refuse(sender, "no-destinations"))

@@ -1,19 +1,19 @@
 """Late joiners: peers that become known only after an event was published, and should still get it.
 
 With persistence an event goes to the subscribers that its publisher knows. While the overlay forms, most are unknown.
-So a publisher stores its recent events while new peers appear, or while a peer named at its start has sent nothing. If
-a peer's first message has a subscription that matches a stored event, the peer gets it. A peer that nobody named gets
-only events not older than `HOLD_NS`. Once no named peer is missing and no new one has appeared for a while, the
-publisher stores nothing: a subscription then covers only later events.
+So a publisher stores its recent events while new peers appear, or while a peer configured at its start has sent
+nothing. If the first message of a peer has a subscription that matches a stored event, the peer gets the event. A peer
+that was not configured gets only events not older than `HOLD_NS`. Once no configured peer is missing and no new one has
+appeared for a while, the publisher stores no more events: a subscription then covers only later events.
 """
 
 from wend.model.events import Event, EventId, PeerId, event_bytes
 from wend.model.units import SECOND, Nanos
 
 HOLD_NS: Nanos = 30 * SECOND
-"""The greatest age of an event for a peer that nobody named."""
+"""The greatest age of an event for a peer that was not configured."""
 SETTLE_NS: Nanos = 10 * SECOND
-"""When no new peer has appeared for this long, the overlay has formed."""
+"""The overlay has formed if no new peer has appeared for this long."""
 
 
 class LateJoiners:
@@ -32,7 +32,7 @@ class LateJoiners:
         return len(self._recent)
 
     def begin(self, now: Nanos, known: frozenset[PeerId], told: tuple[PeerId, ...]) -> None:
-        """Start with the peers that an earlier incarnation knew, and those that the driver names."""
+        """Start with the peers that an earlier incarnation knew, and the configured ones."""
         self._since = now
         self._known.update(known)
         self._awaited.update(peer for peer in told if peer not in self._known)
@@ -41,9 +41,9 @@ class LateJoiners:
         """Restore an event that an earlier incarnation stored for late joiners."""
         self._store(event, born)
 
-    def published(self, now: Nanos, event: Event) -> bool:
+    def on_published(self, now: Nanos, event: Event) -> bool:
         """Store a published event unless the overlay has formed. Return whether it is stored."""
-        if self._settled(now):
+        if self._is_settled(now):
             return False
         self._store(event, now)
         return True
@@ -53,12 +53,12 @@ class LateJoiners:
             self._bytes += event_bytes(event)
         self._recent[event.id] = (event, born)
 
-    def forgotten(self, now: Nanos) -> list[tuple[EventId, tuple[PeerId, ...]]]:
-        """Remove and return the events that no peer needs or that exceed a limit, with the peers still missing."""
+    def forget_unneeded(self, now: Nanos) -> list[tuple[EventId, tuple[PeerId, ...]]]:
+        """Remove events that no peer needs or that exceed a limit. Return them with the peers still missing."""
         spare, waited_for = len(self._recent) - self._limit, tuple(sorted(self._awaited))
         if spare <= 0 and self._bytes <= self._limit_bytes and waited_for:
             return []
-        settled = self._settled(now)
+        settled = self._is_settled(now)
         gone: list[EventId] = []
         for number, (id_, (event, born)) in enumerate(self._recent.items()):
             over = number < spare or self._bytes > self._limit_bytes
@@ -69,9 +69,9 @@ class LateJoiners:
             del self._recent[id_]
         return [(id_, waited_for) for id_ in gone]
 
-    def heard(self, now: Nanos, peer: PeerId) -> list[tuple[Event, Nanos]]:
-        """A peer sent its interest. If it was unknown, return the events it may have missed and when they were
-        published."""
+    def on_interest(self, now: Nanos, peer: PeerId) -> list[tuple[Event, Nanos]]:
+        """Handle the interest of a peer. If the peer was unknown, return the events that it may have missed, with their
+        times of publication."""
         if peer in self._known:
             return []
         awaited = peer in self._awaited
@@ -80,5 +80,5 @@ class LateJoiners:
         self._since = now
         return [(event, born) for event, born in self._recent.values() if awaited or now - born <= HOLD_NS]
 
-    def _settled(self, now: Nanos) -> bool:
+    def _is_settled(self, now: Nanos) -> bool:
         return not self._awaited and bool(self._known) and now - self._since >= SETTLE_NS

@@ -2,8 +2,8 @@
 
 A peer delivers an event once per incarnation of the publisher and of itself. It drops duplicates, and events without a
 subscriber. An event that arrives before its subscribers have reconnected waits (`pending.py`). Subscriptions may be
-durable (`durable.py`), ask for the publisher's order (`order.py`), and let events expire. If the application sends a
-filter that does not parse, the peer refuses it and counts it, as for any other sender.
+durable (`durable.py`), ask for publisher order (`order.py`), and let events expire. If the application sends an invalid
+filter, the peer refuses and counts it, as for any other sender.
 
 `ByDestination` is the delivery mode of peers that know all subscribers.
 """
@@ -36,11 +36,11 @@ from wend.protocol.timers import Effects, Timers
 ANYTHING = "true"
 """The advertisement of a peer that publishes events without a topic and has advertised none."""
 AUTO_OFFERS = 256
-"""At most so many topics are advertised automatically: every change floods all advertisements of a peer."""
+"""The most topics advertised automatically: every change floods all advertisements of a peer."""
 AUTO_OFFERS_CHARS = 64_000
-"""The same limit for their total length."""
+"""The most characters of topics advertised automatically."""
 Route = Callable[[Nanos, Arrived, Effects], None]
-"""Gives an event to the routing."""
+"""Passes an event to the routing."""
 
 
 class LocalDelivery:
@@ -78,7 +78,7 @@ class LocalDelivery:
         route: Route,
         waiting: int = 0,
     ) -> None:
-        """`store`: None without persistence. `waiting`: how many events may wait for a link, while later ones overtake
+        """`store`: None without persistence. `waiting`: how many events may wait for a link while later ones overtake
         them."""
         self._me = config.peer
         self._config = config
@@ -101,13 +101,13 @@ class LocalDelivery:
             )
         self.durable = DurableSubscriptions(config, timers)
         self._special: dict[int, LocalSubscription] = {}
-        """By number: subscriptions that are durable, ordered, or let events expire."""
+        """Subscriptions that are durable, ordered, or let events expire, by number."""
         self._unannounced: frozenset[int] = frozenset()
         self._timers = timers
         self._order: PublisherOrder | None = None
-        """Set once a subscription asks for it."""
+        """None until a subscription asks for publisher order."""
         self._last: dict[PeerId, int] | None = None
-        """By peer with ordered subscribers: the sequence number of the last event for it. Made for the first one."""
+        """By peer with ordered subscribers: the sequence number of the last event for it; None before the first one."""
 
     def begin(self, now: Nanos) -> None:
         self._began = now
@@ -133,8 +133,8 @@ class LocalDelivery:
             number, published.attributes, published.payload, published.headers, published.ttl_ns, direct=direct
         )
 
-    def chained(self, event: Event) -> Event:
-        """The event with its predecessors, for peers whose subscribers want them in order."""
+    def chain(self, event: Event) -> Event:
+        """Add the predecessors of an event, for peers whose subscribers ask for publisher order."""
         ordered = self._interest.ordered(event)
         if not ordered:
             return event
@@ -145,19 +145,19 @@ class LocalDelivery:
             self._last[peer] = event.id.sequence
         return msgspec.structs.replace(event, previous=previous)
 
-    def shared(self, event: Event, effects: Effects) -> Event:
-        """The event with a peer for each queue group that wants it."""
+    def choose_group_peers(self, event: Event, effects: Effects) -> Event:
+        """Add a peer to an event for each queue group that wants it."""
         members = self._interest.members(event)
-        return self.groups.chosen(event, members, effects) if members else event
+        return self.groups.choose_peers(event, members, effects) if members else event
 
     def send_alone(self, now: Nanos, event: Event, born: Nanos, peer: PeerId, effects: Effects) -> None:
-        """Send an event of this peer to another one that it is for alone."""
+        """Send an event of this peer to one other peer only."""
         if self._store is not None:
             self._store.publish_to(event, born, peer, effects)
         self._route(now, Arrived(self._me, event, born, (peer,)), effects)
 
     def announce(self, event: Event, effects: Effects) -> bool:
-        """Advertise the topic of an event that no advertisement covers, up to the limits."""
+        """Advertise the topic of an event that no advertisement covers, within the limits."""
         if self._interest.advertises(event):
             return False
         topic = event.attributes.get("topic")
@@ -207,7 +207,7 @@ class LocalDelivery:
         return True
 
     def withdraw(self, *, but_durable: bool) -> None:
-        """End all subscriptions; or all that do not outlive their client."""
+        """End all subscriptions, except durable ones if `but_durable`."""
         self._interest.withdraw()
         if but_durable:
             for wanted in self.durable.subscriptions():
@@ -226,7 +226,7 @@ class LocalDelivery:
         if event.groups and self.groups.pass_on(now, event, born, wanted, effects) and not wanted:
             self._mark_delivered(event, effects)
             return
-        if pending is not None and pending.waits(now, event, born, bool(wanted), effects):
+        if pending is not None and pending.hold_if_early(now, event, born, bool(wanted), effects):
             return
         if self._special or self._order is not None or event.ttl_ns is not None or not wanted:
             self._hand(now, event, born, wanted, effects)
@@ -236,36 +236,36 @@ class LocalDelivery:
             effects.append(Deliver(subscription, event, now - born, deadline))
 
     def _is_new(self, event: Event, born: Nanos, effects: Effects) -> bool:
-        """Whether no incarnation of this peer has delivered an event before."""
+        """Whether no incarnation of this peer has delivered the event before."""
         id_ = event.id
         if not self._seen.add(id_):
-            if self._seen.too_old(id_):
+            if self._seen.is_too_old(id_):
                 effects.append(Drop(id_, (self._me,), "beyond-duplicate-filter"))
             else:
                 effects.append(Notice("duplicate", self._me))
             return False
         if born < self._began and not self._remembers:
-            # an earlier incarnation may have delivered it, and no record says so: deliver at most once, so drop it.
-            # The age is right if hosts add the time that a packet waited in their queues (`messages.older`)
+            # an earlier incarnation may have delivered it without a record: drop it, to deliver it at most once.
+            # the age is right if hosts add the time that a packet waited in their queues (`messages.older`)
             effects.append(Drop(id_, (self._me,), "before-incarnation"))
             return False
         return True
 
     def _mark_delivered(self, event: Event, effects: Effects) -> None:
-        """Store that an event is delivered, if persistence is on."""
+        """Record the delivery of an event, if persistence is on."""
         if self.pending is not None:
             effects.append(Persist(DeliveredRecord(event.id)))
 
     def _hand(self, now: Nanos, event: Event, born: Nanos, wanted: Notify, effects: Effects) -> None:
-        """Hand an event to local subscriptions, unless it has expired while it waited for them."""
+        """Deliver an event to local subscriptions, unless it expired while it waited for them."""
         expired = event.ttl_ns is not None and event.is_expired(now - born)
         if expired:
             effects.append(Drop(event.id, (self._me,), "expired"))
             wanted = ()
         later: list[HeldDelivery] = []
         if self._special:
-            wanted, later = self._sorted(now, event, born, wanted, effects)
-        self._mark_delivered(event, effects)  # behind the record of a backlog: a crash in between loses nothing
+            wanted, later = self._split_by_wait(now, event, born, wanted, effects)
+        self._mark_delivered(event, effects)  # after the record of a backlog: a crash in between loses nothing
         if not wanted and not later and not expired:
             is_wider = self._interest.widened(event)
             effects.append(Notice("false-positive" if is_wider else "no-subscriber", self._me))
@@ -274,19 +274,19 @@ class LocalDelivery:
         self._release_in_order(now, event, later, effects)
 
     def _release_in_order(self, now: Nanos, event: Event, later: list[HeldDelivery], effects: Effects) -> None:
-        """Release deliveries of an event: ordered ones when their turn comes, the others at once."""
+        """Release deliveries of an event: unordered ones at once, ordered ones after their predecessors."""
         ordered = [held for held in later if self._special[held.subscription.number].qos.order]
-        if ordered or (self._order is not None and event.previous):  # others may wait for it
-            self._in_order().arrived(now, event, ordered, effects)
+        if ordered or (self._order is not None and event.previous):  # other events may wait for it
+            self._in_order().on_event(now, event, ordered, effects)
         for held in later:
             if not self._special[held.subscription.number].qos.order:
                 self._release(now, held, effects)
 
-    def _sorted(
+    def _split_by_wait(
         self, now: Nanos, event: Event, born: Nanos, wanted: Notify, effects: Effects
     ) -> tuple[Notify, list[HeldDelivery]]:
-        """The subscriptions that get the event at once, and those that may have to wait for it. The latter have it in
-        their backlogs then, if they are durable."""
+        """Split subscriptions into those that get the event at once and those that may have to wait. Add the event to
+        the backlogs of the latter if they are durable."""
         at_once, durable, later = [], [], []
         for subscription, deadline in wanted:
             special = self._special.get(subscription.number)
@@ -313,11 +313,11 @@ class LocalDelivery:
         if self._order is None:
             wait_ns = self._config.of(DeliverySettings).order_wait_ns
             self._order = PublisherOrder(
-                self._me, wait_ns, self._timers, self._came, self._release, self._skipped, self._overtaken
+                self._me, wait_ns, self._timers, self._has_come, self._release, self._on_skipped, self._on_overtaken
             )
         return self._order
 
-    def _came(self, id_: EventId) -> bool:
+    def _has_come(self, id_: EventId) -> bool:
         return id_ in self._seen and not (self.pending is not None and self.pending.holds(id_))
 
     def _release(self, now: Nanos, held: HeldDelivery, effects: Effects) -> None:
@@ -326,7 +326,7 @@ class LocalDelivery:
             self.durable.release(now, subscription.number, held.entry, effects)
             return
         special = self._special.get(subscription.number)
-        if special is None:  # it ended while the event waited
+        if special is None:  # the subscription ended while the event waited
             return
         if event.is_expired(age_ns) or is_late(special.qos, held.deadline_ns, age_ns):
             effects.append(Drop(event.id, (self._me,), "expired"))
@@ -334,11 +334,11 @@ class LocalDelivery:
         else:
             effects.append(Deliver(subscription, event, age_ns, held.deadline_ns))
 
-    def _skipped(self, now: Nanos, held: HeldDelivery, effects: Effects) -> None:
+    def _on_skipped(self, now: Nanos, held: HeldDelivery, effects: Effects) -> None:
         if held.subscription.number in self._special:
             self._miss(held.subscription, "skipped", effects)
 
-    def _overtaken(self, now: Nanos, held: HeldDelivery, effects: Effects) -> None:
+    def _on_overtaken(self, now: Nanos, held: HeldDelivery, effects: Effects) -> None:
         effects.append(Drop(held.event.id, (self._me,), "overtaken"))
         if held.entry is not None:
             self.durable.skip(held.subscription.number, held.entry, effects)
@@ -352,7 +352,7 @@ class LocalDelivery:
     # ---------------------------------------------------------------- after a restart
 
     def recall_durable(self, now: Nanos, records: list[Record], effects: Effects) -> None:
-        """Restore durable subscriptions and their backlogs, and subscribe to what they want."""
+        """Restore durable subscriptions with their backlogs, and announce them."""
         gaps = [record for record in records if type(record) is GapRecord]
         for record in records:
             self.durable.recall(now, record)
@@ -364,33 +364,33 @@ class LocalDelivery:
             self._interest.subscribe(wanted, self._me)
             self._special[wanted.number] = wanted
         waiting: dict[EventId, list[HeldDelivery]] = {}
-        for number, entry in self.durable.recalled(now, effects):
+        for number, entry in self.durable.finish_recall(now, effects):
             held = HeldDelivery(entry.event, entry.born_ns, SubscriptionId(self._me, number), entry.deadline_ns, entry)
             waiting.setdefault(entry.event.id, []).append(held)
         for gap in gaps:
             if gap.number in self._special:
                 waiting.setdefault(gap.id, []).append(self._held_gap(now, gap))
         for id_ in in_publishers_order(waiting):
-            self._in_order().arrived(now, waiting[id_][0].event, waiting[id_], effects)
+            self._in_order().on_event(now, waiting[id_][0].event, waiting[id_], effects)
 
     def _held_gap(self, now: Nanos, gap: GapRecord) -> HeldDelivery:
-        """Stands for an event that has left its backlog, so that later ones wait for the one before it."""
+        """A placeholder for an event that left its backlog, so that later ones still wait for its predecessor."""
         event = Event(gap.id, {}, previous=((self._me, gap.previous),))
         entry = BacklogEntry(event, now, None, 0)
         return HeldDelivery(event, now, SubscriptionId(self._me, gap.number), None, entry)
 
 
 class ByDestination:
-    """Delivery if this peer knows all subscribers: packets name those that still need them.
+    """Delivery if this peer knows all subscribers: packets name the destinations that still need them.
 
-    It has the same methods as `InNetwork` (`in_network.py`). A peer makes one of the two.
+    It has the same methods as `InNetwork` (`in_network.py`). A peer uses one of the two.
     """
 
     __slots__ = ("_host", "_local", "_route", "_store")
 
     knows_all_subscribers: ClassVar[bool] = True
-    """Whether receipts name all subscribers that the peer knows, anywhere. If so, clients may ask for publisher order,
-    queue groups, replies and retained events."""
+    """Whether receipts name all known subscribers at any peer. If so, clients may ask for publisher order, queue
+    groups, replies and retained events."""
     stores_transit: ClassVar[bool] = True
     """Whether a peer with persistence stores the packets that it forwards for others."""
 
@@ -407,7 +407,7 @@ class ByDestination:
         return alone or not self._host.interest.table.knows(view.neighbours)
 
     def publish(self, now: Nanos, event: Event, receipt: Receipt, effects: Effects) -> None:
-        """Deliver an event here if somebody here wants it, and send it to the others."""
+        """Deliver an event to local subscriptions, and send it to the other subscribers."""
         me, others = self._host.view.me, receipt.targets
         is_for_me = me in others
         if is_for_me:
@@ -416,27 +416,27 @@ class ByDestination:
             self._store.publish(now, event, others, effects)
         if is_for_me:
             self._local.deliver(now, event, now, effects)
-        effects.append(receipt)  # backlogs here have stored the event by now
+        effects.append(receipt)  # local backlogs have stored the event by now
         if others:
             self._route(now, Arrived(me, event, now, others), effects)
 
     def publish_to(self, now: Nanos, event: Event, peer: PeerId, effects: Effects) -> None:
-        """Send an event to the subscribers at one peer only, such as a reply to its client."""
+        """Send an event only to the subscribers at one peer, such as a reply to its client."""
         if peer == self._host.view.me:
             self._local.deliver(now, event, now, effects)
         else:
             self._local.send_alone(now, event, now, peer, effects)
 
     def receive(self, now: Nanos, sender: PeerId, data: Data, born_ns: Nanos, effects: Effects) -> None:
-        """Take a packet that names this peer among its destinations."""
+        """Receive a packet that names this peer among its destinations."""
         self._local.deliver(now, data.event, born_ns, effects)
 
     def receive_unnamed(self, now: Nanos, sender: PeerId, data: Data, born_ns: Nanos, effects: Effects) -> None:
-        """Take a packet that names no destinations."""
+        """Receive a packet that names no destinations."""
         effects.append(Refuse(sender, "no-destinations"))
 
     def give_up(self, now: Nanos, stuck: GiveUp, effects: Effects) -> None:
-        """Take an event for which the routing has no route."""
+        """Store or drop an event for which the routing has no route."""
         if self._store is None:
             effects.append(Drop(stuck.event.id, stuck.dests, stuck.code))
         else:

@@ -1,17 +1,16 @@
 """Publisher order: subscriptions that ask for it get the events of each publisher in the order of their publication.
 
-An event names, for each peer with ordered subscribers, the sequence number of the event before it that was for that
-peer (`Event.previous`). Sequence numbers alone would not do: a peer gets only the events that its subscribers want. An
-event whose predecessor is missing is held. If the predecessor does not come in time, the subscriptions go on without
-it; should it come later, they do not get it. Other subscriptions of the same event do not wait.
+An event names, for each peer with ordered subscribers, the sequence number of the previous event for that peer
+(`Event.previous`). Sequence numbers alone are not enough, because a peer gets only the events that its subscribers
+want. An event whose predecessor is missing is held. If the predecessor does not arrive in time, ordered subscriptions
+skip it, and do not get it later either. Other subscriptions of the same event do not wait.
 
 Events that were published before the publisher's peer knew the subscription name no predecessor. They are not held, and
-dropped if the subscription has got a later one. If the interest does not say who wants an event (on a DHT), no event
-names a predecessor, and all are delivered as they come.
+are dropped if the subscription already got a later one. If the interest does not know the subscribers of an event (on a
+DHT), no event names a predecessor, and all are delivered on arrival.
 
-The order holds within an incarnation of the publisher's peer. It outlives a restart of this peer: what was held is held
-again, also for an event that had to leave a full backlog meanwhile, and a record tells which events the subscriptions
-have gone on without.
+The order holds within an incarnation of the publisher's peer. It survives a restart of this peer: held events are held
+again, even if one had to leave a full backlog meanwhile, and a record names the events that were skipped.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,20 +24,20 @@ from wend.protocol.records import SkippedRecord
 from wend.protocol.timers import Effects, Timers
 
 MAX_HELD = 10_000
-"""Events that wait for predecessors, at most. The one that waits longest then goes on."""
+"""The most events that wait for predecessors. Beyond it, the one that has waited longest is released."""
 MAX_STREAMS = 4096
-"""Incarnations of publishers whose order is remembered, at least."""
+"""The least number of publishers' incarnations whose order is remembered."""
 
 
 class HeldDelivery(NamedTuple):
-    """An event for one subscription that may have to wait for events before it, or for its client."""
+    """An event for one subscription that may have to wait for earlier events, or for its client."""
 
     event: Event
     born_ns: Nanos
     subscription: SubscriptionId
     deadline_ns: Nanos | None
     entry: BacklogEntry | None
-    """In the backlog of a durable subscription."""
+    """The entry in the backlog of a durable subscription."""
 
 
 Release = Callable[[Nanos, HeldDelivery, Effects], None]
@@ -51,15 +50,15 @@ class _Stream:
 
     def __init__(self) -> None:
         self.last = -1
-        """The sequence number of the event that was released last."""
+        """The sequence number of the last event released."""
         self.held: dict[int, tuple[int, list[HeldDelivery]]] = {}
-        """By sequence number: that of the predecessor, and the deliveries that wait."""
+        """By sequence number: the number of the predecessor, and the waiting deliveries."""
         self.reached: dict[int, int] = {}
-        """By number of a subscription: the sequence number of the last event that it got."""
+        """By subscription: the sequence number of the last event that it got."""
 
 
 class PublisherOrder:
-    """Holds events until their predecessors have come, or for `wait_ns`."""
+    """Holds events until their predecessors have arrived, at most for `wait_ns`."""
 
     __slots__ = ("_came", "_held", "_me", "_overtaken", "_release", "_skipped", "_streams", "_timers", "_wait_ns")
 
@@ -73,9 +72,8 @@ class PublisherOrder:
         skipped: Release,
         overtaken: Release,
     ) -> None:
-        """`came` says whether an event was handed to subscriptions, here or before a restart. `skipped` is told of
-        deliveries that are released without their predecessor, just before that; `overtaken` of those that come too
-        late."""
+        """`came` returns whether an event was delivered to subscriptions, now or before a restart. `skipped` is called
+        just before a delivery is released without its predecessor; `overtaken` with a delivery that is too late."""
         self._me = me
         self._wait_ns = wait_ns
         self._timers = timers
@@ -91,21 +89,21 @@ class PublisherOrder:
         return len(self._held)
 
     def is_overtaken(self, event: Event) -> bool:
-        """Whether ordered subscriptions have gone on without this event, which has just come."""
+        """Whether ordered subscriptions skipped this event, which has just arrived."""
         stream = self._streams.get(event.id[:2])
         return stream is not None and event.id.sequence <= stream.last and event.previous_at(self._me) is not None
 
     def recall(self, id_: EventId) -> None:
-        """An earlier incarnation has gone on to this event."""
+        """Restore that an earlier incarnation skipped events up to this one."""
         stream = self._stream(id_[:2])
         stream.last = max(stream.last, id_.sequence)
 
-    def arrived(self, now: Nanos, event: Event, held: list[HeldDelivery], effects: Effects) -> None:
-        """Release the deliveries of an event now or later; ask before whether it is overtaken."""
+    def on_event(self, now: Nanos, event: Event, held: list[HeldDelivery], effects: Effects) -> None:
+        """Release the deliveries of an event now or later. The caller first checks `is_overtaken`."""
         previous = event.previous_at(self._me)
         publisher, incarnation, sequence = event.id
         stream = self._stream((publisher, incarnation))
-        if previous is None:  # its publisher's peer did not know that somebody here wants the order
+        if previous is None:  # the publisher's peer did not know that a subscription here wants the order
             self._release_all(now, stream, held, effects)
             return
         if self._has_come(event.id, previous, stream):
@@ -115,18 +113,18 @@ class PublisherOrder:
             return
         stream.held[sequence] = (previous, held)
         self._held[event.id] = None
-        self._timers.at(now + self._wait_ns, self._waited, event.id)
+        self._timers.at(now + self._wait_ns, self._end_wait, event.id)
         if len(self._held) > MAX_HELD:
-            self._waited(now, next(iter(self._held)), effects)
+            self._end_wait(now, next(iter(self._held)), effects)
 
     def _has_come(self, id_: EventId, previous: int, stream: _Stream) -> bool:
-        """Whether the predecessor was released, here or before this stream was known."""
+        """Whether the predecessor was released, in this stream or before it was known."""
         if previous <= max(stream.last, 0):
             return True
         return previous not in stream.held and self._came(EventId(id_.publisher, id_.incarnation, previous))
 
     def _follow(self, now: Nanos, id_: EventId, stream: _Stream, effects: Effects) -> None:
-        """Release held events whose predecessors were released."""
+        """Release held events whose predecessors have been released."""
         while stream.held:
             sequence = min(stream.held)
             previous, held = stream.held[sequence]
@@ -137,8 +135,8 @@ class PublisherOrder:
             stream.last = max(stream.last, sequence)
             self._release_all(now, stream, held, effects)
 
-    def _waited(self, now: Nanos, id_: EventId, effects: Effects) -> None:
-        """An event has waited long enough: release it, and the held ones before it."""
+    def _end_wait(self, now: Nanos, id_: EventId, effects: Effects) -> None:
+        """Release an event that has waited long enough, and the held ones before it."""
         stream = self._streams.get(id_[:2])
         if stream is None or id_.sequence not in stream.held:
             return
@@ -177,8 +175,7 @@ class PublisherOrder:
 
 
 def in_publishers_order(ids: Iterable[EventId]) -> list[EventId]:
-    """The same events, so that those of one publisher are in the order of publication. Each publisher keeps its
-    places."""
+    """Sort the events of each publisher by publication, within the places that its events have in the list."""
     places = list(ids)
     of: dict[tuple[PeerId, int], list[EventId]] = {}
     for id_ in places:

@@ -5,9 +5,9 @@ the events that they stored for it. With persistence the peer stores such an eve
 delivers the event when a matching subscription arrives. If none arrives within the grace time after the start, the
 peer drops the event and reports the drop.
 
-Clients reconnect one after another. So after the first subscription the peer waits a moment for others. Every event
+Clients reconnect one after another. So after the first subscription the peer waits a moment for more. Every event
 published before this incarnation waits for that moment, even if a subscription matches: the peer delivers each event
-once, to all clients that are connected.
+once, to all clients that are connected by then.
 """
 
 from collections.abc import Callable
@@ -28,11 +28,11 @@ from wend.protocol.timers import Effects, Timers
 Hand = Callable[[Nanos, Event, Nanos, Notify, Effects], None]
 
 GATHER_NS = 2 * SECOND
-"""The longest pause of a client between two attempts to connect."""
+"""How long a peer waits for more subscriptions: the longest pause of a client between two attempts to connect."""
 
 
 class PendingDeliveries:
-    """Holds events for local subscribers until these reconnect or the grace time ends."""
+    """Holds events for local subscribers until they reconnect or the grace time ends."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class PendingDeliveries:
         hand: Hand,
         groups: QueueGroups,
     ) -> None:
-        """`hand` hands an event to local subscriptions."""
+        """`hand` delivers an event to local subscriptions."""
         self._me = config.peer
         self._grace_ns = config.of(DeliverySettings).grace_ns
         self._limit = config.of(DeliverySettings).retry_limit
@@ -71,20 +71,17 @@ class PendingDeliveries:
         self._until = min(now + self._grace_ns, FOREVER)
 
     def recall(self, now: Nanos, records: list[PendingRecord], effects: Effects) -> list[PendingRecord]:
-        """Restore pending records of an earlier incarnation; return those for other peers.
-
-        Call it after the delivered records are restored.
-        """
+        """Restore pending records of an earlier incarnation, after its delivered ones. Return those for other peers."""
         others: list[PendingRecord] = []
         for record in records:
             event = record.event
-            if self._me not in record.dests or event.id.publisher == self._me:  # its own wait for late joiners
+            if self._me not in record.dests or event.id.publisher == self._me:  # its own events wait for late joiners
                 others.append(record)
                 continue
             self._queue.accept(record)
             if self._seen.add(event.id):
                 self._hold(event, record.born_ns, effects)
-            elif self._seen.too_old(event.id):
+            elif self._seen.is_too_old(event.id):
                 self._drop(event.id, "beyond-duplicate-filter", effects)
             else:
                 self._end(event.id, effects)
@@ -99,8 +96,8 @@ class PendingDeliveries:
         """Whether an event waits for subscribers."""
         return id_ in self._pending
 
-    def waits(self, now: Nanos, event: Event, born: Nanos, wanted: bool, effects: Effects) -> bool:
-        """Hold an event that this peer sees for the first time, if it must wait. Return whether it waits."""
+    def hold_if_early(self, now: Nanos, event: Event, born: Nanos, wanted: bool, effects: Effects) -> bool:
+        """Hold an event that is new to this peer, if it must wait for subscribers. Return whether it must."""
         if now >= self._until or (wanted and not (self._gathers and born < self._began)):
             return False
         if event.id.publisher == self._me:
@@ -109,12 +106,12 @@ class PendingDeliveries:
         self._hold(event, born, effects)
         return True
 
-    def subscribed(self, now: Nanos) -> None:
+    def on_subscribed(self, now: Nanos) -> None:
         if now < self._until and not self._gathers:
             self._gathers = True
-            self._timers.at(min(now + GATHER_NS, self._until), self._gathered, None)
+            self._timers.at(min(now + GATHER_NS, self._until), self._end_gathering, None)
 
-    def _gathered(self, now: Nanos, _: None, effects: Effects) -> None:
+    def _end_gathering(self, now: Nanos, _: None, effects: Effects) -> None:
         self._gathers = False
         self._hand_over(now, effects)
 
@@ -127,7 +124,7 @@ class PendingDeliveries:
             self._drop(next(iter(self._pending)), NO_ROOM, effects)
         if not self._ends:
             self._ends = True
-            self._timers.at(self._until, self._over, None)
+            self._timers.at(self._until, self._end_grace, None)
 
     def _hand_over(self, now: Nanos, effects: Effects) -> None:
         for event, born in list(self._pending.values()):
@@ -137,10 +134,10 @@ class PendingDeliveries:
                 ended: Effects = []
                 self._hand(now, event, born, wanted, effects)
                 self._end(event.id, ended)
-                behind = effects.index(Persist(DeliveredRecord(event.id)), begin) + 1  # and before the deliveries
+                behind = effects.index(Persist(DeliveredRecord(event.id)), begin) + 1  # before the deliveries
                 effects[behind:behind] = ended
 
-    def _over(self, now: Nanos, _: None, effects: Effects) -> None:
+    def _end_grace(self, now: Nanos, _: None, effects: Effects) -> None:
         self._hand_over(now, effects)
         for id_, (event, born) in list(self._pending.items()):
             if event.groups and self._groups.pass_on(now, event, born, (), effects):

@@ -1,10 +1,10 @@
-"""Queue groups: of the subscriptions with the same group, at any peers, one gets each event.
+"""Queue groups: one of the subscriptions with the same group, at any peer, gets each event.
 
-The publisher's peer chooses a peer with members for each group that wants an event, and the event says which
-(`Event.groups`). So all receivers agree without talking to each other. The choice spreads the events of all publishers
-evenly over peers. An event names a bounded number of groups: if more want it, each gets some of the events. If the last
-member at the chosen peer has just gone, that peer chooses another one and sends the event there, as an event of its own
-that names the first as its `origin`.
+The publisher's peer chooses a peer with members for each group that wants an event, and names it in the event
+(`Event.groups`). So all receivers agree without exchanging messages. The choice spreads the events of all publishers
+evenly over peers. An event names a bounded number of groups: if more groups want it, each gets only some of the events.
+If the last member at the chosen peer has just ended, that peer chooses another one and sends the event there, as an
+event of its own that names the first as its `origin`.
 """
 
 from typing import Protocol
@@ -20,9 +20,9 @@ from wend.protocol.ports import Notice
 from wend.protocol.timers import Effects
 
 MAX_EVENT_GROUPS_BYTES = 16 * 1024
-"""What the groups of an event may take, so that it fits a datagram."""
+"""The most bytes that the groups of an event may take, so that it fits a datagram."""
 _GROUP_BYTES = 8
-"""What a group takes beside its name."""
+"""The overhead of a group beside its name, in bytes."""
 
 
 class Publisher(Protocol):
@@ -43,7 +43,7 @@ class QueueGroups:
         self._interest = interest
         self._publisher = publisher
         self._groups: dict[int, str] = {}
-        """By number of a subscription: its group."""
+        """The group of each subscription, by number."""
 
     def subscribe(self, number: int, group: str) -> None:
         if group:
@@ -54,8 +54,8 @@ class QueueGroups:
     def unsubscribe(self, number: int) -> None:
         self._groups.pop(number, None)
 
-    def chosen(self, event: Event, members: dict[str, tuple[PeerId, ...]], effects: Effects) -> Event:
-        """The event with a peer for each of these groups."""
+    def choose_peers(self, event: Event, members: dict[str, tuple[PeerId, ...]], effects: Effects) -> Event:
+        """Add a chosen peer to an event for each of these groups."""
         named = sorted(members)
         if len(named) > MAX_EVENT_GROUPS or sum(map(group_bytes, named)) > MAX_EVENT_GROUPS_BYTES:
             named = _some(event, named)
@@ -64,7 +64,7 @@ class QueueGroups:
         return msgspec.structs.replace(event, groups=groups)
 
     def pass_on(self, now: Nanos, event: Event, born: Nanos, wanted: Notify, effects: Effects) -> bool:
-        """Send an event to other peers for groups whose members here have gone. Whether it went anywhere."""
+        """Send an event to other peers for groups that no longer have members here. Return whether it was sent."""
         here = {self._groups.get(subscription.number) for subscription, _ in wanted}
         gone = {group: tried for group, tried in event.groups if tried[:1] == (self._me,) and group not in here}
         all_members = self._interest.members(event) if gone else {}
@@ -87,12 +87,12 @@ class QueueGroups:
 
 
 def group_bytes(group: str) -> int:
-    """What a group takes in an event, about."""
+    """The approximate size of a group in an event, in bytes."""
     return len(group.encode(errors="surrogatepass")) + _GROUP_BYTES
 
 
 def _some(event: Event, groups: list[str]) -> list[str]:
-    """As many of the groups as an event may name, others for each event, so that nobody crowds out a group."""
+    """As many of the groups as an event may name; a different selection for each event, so that no group starves."""
     first = choose(event.id, "", tuple(range(len(groups))))
     found: list[str] = []
     left = MAX_EVENT_GROUPS_BYTES

@@ -1,8 +1,8 @@
-"""Retained events: the newest event of each value of an attribute, for subscriptions that come later.
+"""Retained events: the newest event of each value of an attribute, for later subscriptions.
 
-A publisher asks its peer to retain an event, by the name of an attribute, such as the topic. The peer holds the newest
-one for each value of that attribute. The number and the bytes of all are bounded, and the oldest give way. With
-persistence they survive a restart. An event with a ttl is forgotten when it expires.
+A publisher asks its peer to retain an event by an attribute, such as the topic. The peer retains the newest event for
+each value of that attribute. Their number and bytes are bounded, and the oldest are dropped first. With persistence
+they survive a restart. An event with a ttl is dropped when it expires.
 """
 
 from wend.matching.filters import parse
@@ -27,16 +27,16 @@ class RetainedEvents:
         self._me = me
         self._stores = stores
         self._events: dict[Key, tuple[Event, Nanos]] = {}
-        """By attribute and value: the event, and its time of publication."""
+        """Events and their times of publication, by attribute and value."""
         self._bytes = 0
         self._expired_ns: Nanos = -SECOND
-        """When it looked for expired events last."""
+        """When expired events were last removed."""
 
     def __len__(self) -> int:
         return len(self._events)
 
     def retain(self, attribute: str, event: Event, born: Nanos, effects: Effects) -> None:
-        """Retain an event in the place of the one before, if it has the attribute."""
+        """Retain an event that has the attribute, in place of the previous one."""
         value = event.attributes.get(attribute)
         if value is None:
             return
@@ -58,25 +58,25 @@ class RetainedEvents:
             self._persist(RetainedRecord(attribute, value), effects)
 
     def recall(self, record: RetainedRecord) -> None:
-        """Restore what an earlier incarnation retained."""
+        """Restore an event that an earlier incarnation retained."""
         key = (record.attribute, record.value)
         if record.event is None:
             self._pop(key)
         else:
             self._put(key, record.event, record.born_ns)
 
-    def held(self, attribute: str, value: Value) -> Event | None:
-        """The event that is retained for this value of an attribute. It may have expired."""
+    def get(self, attribute: str, value: Value) -> Event | None:
+        """The event retained for this value of an attribute, or None. It may have expired."""
         found = self._events.get((attribute, value))
         return None if found is None else found[0]
 
     def has_expired(self, now: Nanos, attribute: str, value: Value) -> bool:
-        """Whether there is one, and it has expired."""
+        """Whether an event is retained for this value and has expired."""
         found = self._events.get((attribute, value))
         return found is not None and found[0].is_expired(now - found[1])
 
-    def matching(self, now: Nanos, text: str) -> list[tuple[Event, Nanos]]:
-        """The events that match a filter, with their ages, the oldest first. Raises FilterError."""
+    def find_matching(self, now: Nanos, text: str) -> list[tuple[Event, Nanos]]:
+        """The events that match a filter, with their ages, oldest first. Raises FilterError."""
         wanted = parse(text)
         found = [(event, now - born) for event, born in self._events.values() if wanted.matches(event.attributes)]
         return [(event, age) for event, age in found if not event.is_expired(age)]

@@ -1,4 +1,4 @@
-"""The retry queue: pending records, and the packets that wait for a route. The dcrd paper leaves persistence out.
+"""The retry queue: pending records, and the packets that wait for a route. The dcrd paper does not cover persistence.
 
 A peer is responsible for an event from its ACK until neighbours have acknowledged all its destinations. With
 persistence the peer stores a pending record before the ACK, so the responsibility outlives a crash. A packet
@@ -18,25 +18,25 @@ from wend.protocol.records import PendingRecord, Record, ReleasedRecord
 
 
 class RetryQueue:
-    """The events that this peer is responsible for, and those of them that wait for a retry."""
+    """The events that this peer is responsible for, and which of them wait for a retry."""
 
     def __init__(self, limit: int, limit_bytes: int) -> None:
         self._limit = limit
         self._limit_bytes = limit_bytes
         self._duties: dict[EventId, PendingRecord] = {}
         self._waiting: dict[EventId, tuple[Nanos, GiveUp]] = {}
-        """With the deadline of each."""
+        """Waiting packets with their deadlines, by event."""
         self._waiting_bytes = 0
         self._by_deadline: list[tuple[Nanos, EventId]] | None = None
-        """A heap of those that wait, and of some that waited; made when the queue is full for the first time."""
+        """A heap of waiting events and some former ones; created when the queue is full for the first time."""
         self._pauses: dict[EventId, tuple[Nanos, Nanos]] = {}
-        """By event that failed: its pause, and the time at which the pause ends."""
+        """By event that failed: its pause, and when the pause ends."""
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def answered_for(self) -> list[EventId]:
-        """The events this peer is responsible for, without those that a publisher stores only for late joiners."""
+    def responsible_ids(self) -> list[EventId]:
+        """The events that this peer is responsible for, except those stored only for late joiners."""
         return [id_ for id_, record in self._duties.items() if record.dests != (id_.publisher,)]
 
     def accept(self, record: PendingRecord) -> Record:
@@ -48,15 +48,15 @@ class RetryQueue:
         self._duties[record.event.id] = record
         return record
 
-    def handed_on(self, id_: EventId, dests: tuple[PeerId, ...], ranks: Ranks) -> Record | None:
-        """A neighbour is now responsible for these. If none are left, return the record to store.
+    def hand_over(self, id_: EventId, dests: tuple[PeerId, ...], ranks: Ranks) -> Record | None:
+        """Hand over the responsibility for these destinations. If none remain, return the record to store.
 
         A copy of lower rank does not end the responsibility: a peer that forwarded the higher copy may drop it.
         """
         record = self._duties.get(id_)
         if record is None:
             return None
-        if dests == record.dests and not (any(ranks) or any(record.ranks)):  # the first copy, to all
+        if dests == record.dests and not (any(ranks) or any(record.ranks)):  # the first copy, for all destinations
             return self._end(id_)
         gone = dict(zip(dests, ranks or (0,) * len(dests), strict=False))
         owed = [(d, m) for d, m in _ranked(record) if d not in gone or ranks_below(gone[d], m)]
@@ -68,7 +68,7 @@ class RetryQueue:
         return self._end(id_)
 
     def abandon(self, id_: EventId, dests: tuple[PeerId, ...]) -> Record | None:
-        """Give these destinations up for good. If none are left, return the record to store."""
+        """Give up these destinations for good. If none remain, return the record to store."""
         record = self._duties.get(id_)
         if record is None:
             return None
@@ -86,8 +86,8 @@ class RetryQueue:
         self._pauses.pop(id_, None)
         return ReleasedRecord(id_)
 
-    def owed(self, stuck: GiveUp) -> GiveUp | None:
-        """Return the destinations that this peer is still responsible for: another copy may have served the rest."""
+    def restrict_to_owed(self, stuck: GiveUp) -> GiveUp | None:
+        """Restrict a packet to destinations that this peer is still responsible for: another copy served the rest."""
         record = self._duties.get(stuck.event.id)
         left = [] if record is None else [(d, m) for d, m in _ranked(stuck) if d in record.dests]
         if not left:
@@ -95,7 +95,7 @@ class RetryQueue:
         return GiveUp(stuck.event, stuck.born_ns, tuple(d for d, _ in left), stuck.code, tuple(m for _, m in left))
 
     def wait(self, stuck: GiveUp, deadline_ns: Nanos | None) -> list[GiveUp]:
-        """Queue a packet for a retry. Return the packets that had to make room."""
+        """Queue a packet for a retry. Return the packets removed to make room."""
         id_ = stuck.event.id
         due = FOREVER if deadline_ns is None else stuck.born_ns + deadline_ns
         if id_ in self._waiting:
@@ -132,17 +132,17 @@ class RetryQueue:
         self._waiting_bytes -= event_bytes(waiting[1].event)
         return waiting[1]
 
-    def rest(self, now: Nanos, id_: EventId, first_ns: Nanos, most_ns: Nanos) -> None:
-        """Set the pause before the next retry: it doubles with every failure."""
+    def postpone(self, now: Nanos, id_: EventId, first_ns: Nanos, most_ns: Nanos) -> None:
+        """Set the pause before the next retry, which doubles with every failure."""
         pause = min(2 * self._pauses[id_][0], most_ns) if id_ in self._pauses else first_ns
         self._pauses[id_] = (pause, now + pause)
 
     def wake(self) -> None:
-        """End all pauses, since a link returned: every event may be retried at once."""
+        """End all pauses when a link returns, so that every event may be retried at once."""
         self._pauses.clear()
 
     def wake_for(self, peer: PeerId) -> bool:
-        """End the pauses of events for a peer, since it is back. Whether there are any."""
+        """End the pauses of events for a peer that is back. Return whether there are any."""
         waking = [id_ for id_, (_, waiting) in self._waiting.items() if peer in waiting.dests]
         for id_ in waking:
             self._pauses.pop(id_, None)
@@ -153,8 +153,8 @@ class RetryQueue:
         return min((self._until(id_) for id_ in self._waiting), default=None)
 
     def take(self, now: Nanos, count: int) -> list[GiveUp]:
-        """Remove and return the packets that wait longest. The order is round robin, so that no dead end starves the
-        rest."""
+        """Remove and return the packets that have waited longest. The order is round robin, so that no unreachable
+        destination starves the others."""
         chosen = list(islice((id_ for id_ in self._waiting if self._until(id_) <= now), count))
         return [taken for id_ in chosen if (taken := self._remove(id_)) is not None]
 
@@ -167,7 +167,7 @@ def _ranked(what: PendingRecord | GiveUp) -> Iterable[tuple[PeerId, int]]:
 
 
 def _highest(a: PendingRecord | GiveUp, b: PendingRecord | GiveUp) -> tuple[tuple[PeerId, ...], Ranks]:
-    """Merge two entries of one event. A destination of both gets the higher rank."""
+    """Merge two entries of one event. A destination in both gets the higher rank."""
     ranks: dict[PeerId, int] = {}
     for dest, rank in (*_ranked(a), *_ranked(b)):
         ranks[dest] = max(rank, ranks.get(dest, 0))

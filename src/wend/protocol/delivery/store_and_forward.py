@@ -2,7 +2,7 @@
 
 The peer stores a pending record before it sends the ACK that makes it responsible. The record ends when neighbours
 have acknowledged all its destinations. If no route is left, the event waits in the queue. The peer retries it when a
-link returns, and also from time to time. Retries go out in small batches, so that a returning link is not flooded.
+link returns, and periodically. Retries are sent in small batches, so that they do not flood a returning link.
 """
 
 from collections.abc import Callable
@@ -21,8 +21,8 @@ from wend.protocol.timers import Effects, Timers
 
 RETRY_NS = SECOND
 MAX_RETRY_NS = 16 * SECOND
-"""The longest pause between retries of an event. The pause doubles up to it, and a link or a destination that returns
-resets it: a subscriber may be gone for long, and retries of the events stored for it would fill the links."""
+"""The longest pause between retries of an event. The pause doubles up to it, because retries for a subscriber that is
+away for long would fill the links. A link or a destination that returns resets the pause."""
 RETRY_BATCH = 64
 BETWEEN_BATCHES_NS = 100 * MS
 
@@ -46,13 +46,13 @@ class StoreAndForward:
         self._interest = interest
         self._view = view
         self._late_joiners = late_joiners
-        """Set only if events name their destinations and the peer still learns of subscribers."""
+        """None unless events name their destinations and subscribers may still be unknown."""
         self._route = route
         self._retry_at: Nanos | None = None
         self._forget_at: Nanos | None = None
 
     def begin(self, now: Nanos, told: tuple[PeerId, ...]) -> None:
-        """Start. `told` are the peers that the driver names."""
+        """Start. `told` are the configured peers."""
         if self._late_joiners is not None:
             self._late_joiners.begin(now, self._interest.origins, told)
 
@@ -60,7 +60,7 @@ class StoreAndForward:
         """Store an event of this peer. While it is stored for late joiners, the peer itself is one of its
         destinations."""
         if self._late_joiners is not None:
-            if self._late_joiners.published(now, event):
+            if self._late_joiners.on_published(now, event):
                 effects.append(Notice("queued", self._me))
                 dests = (*dests, self._me)
             self._forget(now, None, effects)
@@ -68,7 +68,7 @@ class StoreAndForward:
             self._store(event, now, dests, effects)
 
     def publish_to(self, event: Event, born: Nanos, peer: PeerId, effects: Effects) -> None:
-        """Store an event of this peer that is for another one alone."""
+        """Store an event of this peer that is for one other peer only."""
         self._store(event, born, (peer,), effects)
 
     def _store(self, event: Event, born: Nanos, dests: tuple[PeerId, ...], effects: Effects) -> None:
@@ -77,7 +77,7 @@ class StoreAndForward:
     def _forget(self, now: Nanos, asked: Nanos | None, effects: Effects) -> None:
         """Release events that no late joiner needs. It runs at every publication, and by timer while any are stored."""
         assert self._late_joiners is not None
-        for id_, waited_for in self._late_joiners.forgotten(now):
+        for id_, waited_for in self._late_joiners.forget_unneeded(now):
             if waited_for:
                 effects.append(Drop(id_, waited_for, NO_ROOM))
             self._release(id_, effects)
@@ -93,14 +93,14 @@ class StoreAndForward:
         if done is not None:
             effects.append(Persist(done))
 
-    def interest_learned(self, now: Nanos, peer: PeerId, returned: bool, effects: Effects) -> None:
-        """A peer announced its interest. If it is back, it gets the events that wait for it. If it was unknown, it gets
-        the matching events published just before."""
+    def on_interest_learned(self, now: Nanos, peer: PeerId, returned: bool, effects: Effects) -> None:
+        """Handle the interest of a peer. A peer that is back gets the events that wait for it. A peer that was unknown
+        gets the matching events published just before."""
         if returned and self.queue.wake_for(peer):
             self._retry_soon(now)
         if self._late_joiners is None:
             return
-        for event, born in self._late_joiners.heard(now, peer):
+        for event, born in self._late_joiners.on_interest(now, peer):
             if peer in self._interest.targets(event):
                 self._store(event, born, (peer,), effects)
                 self._route(now, Arrived(self._me, event, born, (peer,)), effects)
@@ -108,7 +108,7 @@ class StoreAndForward:
     def accept(self, event: Event, born: Nanos, answers: list[PluginEffect], effects: Effects) -> None:
         """Store the event, before the ACK, for the destinations that the routing forwards or gives up.
 
-        A higher copy serves the destinations that the routing suppressed.
+        A copy of higher rank serves the destinations that the routing suppressed.
         """
         lowest: dict[PeerId, int] = {}
         for answer in answers:
@@ -139,14 +139,14 @@ class StoreAndForward:
         else:
             self._release(record.event.id, effects)
 
-    def handed_on(self, forward: Forward, effects: Effects) -> None:
-        record = self.queue.handed_on(forward.event.id, forward.dests, forward.ranks)
+    def on_ack(self, forward: Forward, effects: Effects) -> None:
+        record = self.queue.hand_over(forward.event.id, forward.dests, forward.ranks)
         if record is not None:
             effects.append(Persist(record))
 
     def give_up(self, now: Nanos, stuck: GiveUp, effects: Effects) -> None:
         """Queue an event that found no route. If the queue is full, drop those with the earliest deadline."""
-        owed = self.queue.owed(stuck)
+        owed = self.queue.restrict_to_owed(stuck)
         if owed is None:
             effects.append(Notice("copy-superseded", self._me))
             return
@@ -157,7 +157,7 @@ class StoreAndForward:
         deadlines = [self._interest.deadline_ns(owed.event, dest, self._view.graph) for dest in owed.dests]
         deadlines.append(owed.event.ttl_ns)
         soonest = min((d for d in deadlines if d is not None), default=None)
-        self.queue.rest(now, owed.event.id, RETRY_NS, MAX_RETRY_NS)
+        self.queue.postpone(now, owed.event.id, RETRY_NS, MAX_RETRY_NS)
         for lost in self.queue.wait(owed, soonest):
             drop = Drop(lost.event.id, lost.dests, NO_ROOM)
             effects.append(drop)
@@ -165,7 +165,7 @@ class StoreAndForward:
         self._retry_soon(now + RETRY_NS)
 
     def _without_expired(self, now: Nanos, stuck: GiveUp, effects: Effects) -> GiveUp | None:
-        """Drop the event for destinations that no longer need it. Return the rest, if any."""
+        """Drop the event for destinations where it has expired. Return the rest, if any."""
         event, age_ns = stuck.event, now - stuck.born_ns
         gone = (
             stuck.dests
@@ -183,7 +183,7 @@ class StoreAndForward:
         drop = Drop(stuck.event.id, gone, why)
         effects.append(drop)
         self.abandon(drop, effects)
-        return self.queue.owed(stuck)
+        return self.queue.restrict_to_owed(stuck)
 
     def _expires(self, event: Event, dest: PeerId, age_ns: Nanos) -> bool:
         expiry_ns = self._interest.expiry_ns(event, dest, self._view.graph)
@@ -195,7 +195,7 @@ class StoreAndForward:
         if done is not None:
             effects.append(Persist(done))
 
-    def link_returned(self, now: Nanos) -> None:
+    def on_link_returned(self, now: Nanos) -> None:
         if len(self.queue):
             self.queue.wake()
             self._retry_soon(now)

@@ -1,1 +1,1 @@
-"""The link layer: how a message reaches a neighbour."""
+"""The link layer: links to neighbours, and the transmission of messages over them."""

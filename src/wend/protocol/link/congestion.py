@@ -1,12 +1,13 @@
 """Congestion control: how many bytes may be in flight over one link, and how fast they leave.
 
 A controller learns from ACKs: the size of the packet, and the round trip unless a retransmission makes it ambiguous.
-It has no clock and sends nothing; `send_queue.py` asks it. Two are there:
+It has no clock and sends nothing; the link sender (`link_sender.py`) queries it. There are two controllers:
 
     copa    keeps the queue at the bottleneck short, and takes its share beside flows that fill it (`copa.py`)
     aimd    grows until packets get lost, and then halves, as TCP Reno does
 
-An application that sends less than it may says nothing about the network, so such ACKs do not let a window grow.
+An application that sends less than the window allows reveals nothing about the network, so its ACKs do not grow the
+window.
 """
 
 from collections import deque
@@ -17,23 +18,23 @@ from wend.model.units import FOREVER, SECOND, Nanos
 INITIAL_PACKETS: Final = 10
 """The window of a new link, in packets of the size of the first one (RFC 6928)."""
 MIN_PACKETS: Final = 2
-"""The least window, and that of a link that is up again after an outage."""
+"""The least window, and the window of a link that is up again after an outage."""
 UNLIMITED: Final = float(1 << 60)
 MIN_RTT_MEMORY_NS: Final = 10 * SECOND
-"""For how long the least round trip counts: the path of a link may have changed since."""
+"""How long the least round trip counts: the path of the link may have changed since."""
 
 
 class LeastOf:
-    """The least of the samples of the last time span."""
+    """The minimum of the samples in a sliding time span."""
 
     __slots__ = ("_samples",)
 
     def __init__(self) -> None:
         self._samples: deque[tuple[Nanos, Nanos]] = deque()
-        """Times and values, both growing: an older sample that is not less than a newer one never counts again."""
+        """Times and values, both ascending: a sample is dropped once a newer one is not greater."""
 
     def add(self, now: Nanos, value: Nanos, span_ns: Nanos) -> Nanos:
-        """Add a sample. Returns the least of those that are not older than the span."""
+        """Add a sample, and return the least sample that is not older than the span."""
         samples = self._samples
         while samples and samples[-1][1] >= value:
             samples.pop()
@@ -44,7 +45,7 @@ class LeastOf:
 
     @property
     def least(self) -> Nanos:
-        """The least of those that were not too old when the last one came; 0 without any."""
+        """The least sample of the span that ended with the last one; 0 without samples."""
         return self._samples[0][1] if self._samples else 0
 
     def clear(self) -> None:
@@ -52,7 +53,7 @@ class LeastOf:
 
 
 class Controller:
-    """What all controllers measure. This one itself allows everything."""
+    """The base of all controllers: it measures the link, and sets no limit itself."""
 
     __slots__ = (
         "_least", "_most_before_ns", "_most_ns", "_standing", "jitter_ns", "least_ns", "memory_ns", "pace", "rttvar_ns",
@@ -60,21 +61,21 @@ class Controller:
     )  # fmt: skip
 
     def __init__(self, jitter_ns: Nanos) -> None:
-        """`jitter_ns`: a queueing delay that may come from a busy host, and says nothing about the network."""
+        """`jitter_ns`: a queueing delay that a busy host may cause, and that is not attributed to the network."""
         self.jitter_ns = jitter_ns
         self.window = UNLIMITED
         """How many bytes may be in flight."""
         self.pace = 0.0
-        """Nanoseconds per byte: packets leave no faster. 0: at once."""
+        """The least time between packets, in nanoseconds per byte; 0: no pacing."""
         self.segment = 0.0
         """The mean size of packets; 0 before the first one."""
         self.srtt_ns = self.rttvar_ns = 0.0
         self.least_ns: Nanos = 0
-        """The least round trip of late: that without queues. 0 before the first sample."""
+        """The least recent round trip, taken as the one without queues; 0 before the first sample."""
         self.standing_ns: Nanos = 0
         """The least round trip of the last half round trip: longer ones are jitter, not queues."""
         self.memory_ns: Nanos = MIN_RTT_MEMORY_NS
-        """For how long a round trip may be the least."""
+        """How long a sample may count as the least round trip."""
         self._most_ns: Nanos = 0
         """The longest round trip of this monitoring period."""
         self._most_before_ns: Nanos = 0
@@ -83,25 +84,25 @@ class Controller:
 
     @property
     def spread_ns(self) -> Nanos:
-        """By how much round trips differed in this period and the one before."""
+        """The range of round trips in this period and the previous one."""
         return max(0, self._most_ns - self.least_ns, self._most_before_ns - self.least_ns)
 
     @property
     def queueing_ns(self) -> Nanos:
-        """How long packets wait in queues of the network, at present."""
+        """How long packets currently wait in queues of the network."""
         return self.standing_ns - self.least_ns
 
     @property
     def rate(self) -> float:
-        """Bytes per nanosecond that the window lets through; infinite before the first round trip is known."""
+        """Bytes per nanosecond that the window allows; infinite before the first round trip is known."""
         return self.window / self.standing_ns if self.standing_ns else UNLIMITED
 
-    def first(self, size: int) -> None:
-        """The first packet is about to leave."""
+    def start(self, size: int) -> None:
+        """Set the packet size and the window from the first packet."""
         self.segment = float(size)
 
-    def acked(self, now: Nanos, size: int, round_trip_ns: Nanos, limited: bool) -> None:
-        """An ACK came. `limited`: the application had no more to send. `round_trip_ns` is 0 if it is unknown."""
+    def on_ack(self, now: Nanos, size: int, round_trip_ns: Nanos, limited: bool) -> None:
+        """Learn from an ACK. `limited`: the application had no more to send. `round_trip_ns` is 0 if it is unknown."""
         if size:
             self.segment += (size - self.segment) / 16
         if round_trip_ns <= 0:
@@ -119,17 +120,17 @@ class Controller:
         self._adjust(now, size, limited)
 
     def end_period(self) -> None:
-        """A monitoring period is over."""
+        """End a monitoring period."""
         self._most_before_ns, self._most_ns = self._most_ns, 0
 
-    def lost(self, now: Nanos, size: int) -> None:
-        """No ACK came for a packet, though the neighbour is heard."""
+    def on_loss(self, now: Nanos, size: int) -> None:
+        """React to the loss of a packet whose receiver is still heard."""
 
-    def paused(self, now: Nanos, ns: Nanos) -> None:
-        """This peer did not run for this time, so round trips tell little about queues of the network."""
+    def on_pause(self, now: Nanos, ns: Nanos) -> None:
+        """Allow for a pause of this peer, which lengthened round trips without any queue in the network."""
 
     def restart(self, now: Nanos) -> None:
-        """The link is up again after an outage. Forget the queues that were measured before it."""
+        """Start again after an outage: forget the queues measured before it."""
         self._standing.clear()
 
     def _adjust(self, now: Nanos, size: int, limited: bool) -> None:
@@ -146,11 +147,11 @@ class Aimd(Controller):
         self._threshold = UNLIMITED
         self._cut_ns: Nanos = -FOREVER
 
-    def first(self, size: int) -> None:
-        super().first(size)
+    def start(self, size: int) -> None:
+        super().start(size)
         self.window = float(INITIAL_PACKETS * size)
 
-    def lost(self, now: Nanos, size: int) -> None:
+    def on_loss(self, now: Nanos, size: int) -> None:
         if now - self._cut_ns > self.srtt_ns:  # one round trip counts once
             self._cut_ns = now
             self.window = self._threshold = max(MIN_PACKETS * self.segment, self.window / 2)

@@ -1,7 +1,7 @@
 """Control messages to neighbours: a peer repeats each one, with growing pauses, until it is acknowledged or replaced.
 
-If a neighbour does not answer for too long, the peer stops (`Link.missed_control`), and plug-ins tell the neighbour
-everything when it is heard again.
+If a neighbour does not answer for too long, the peer stops repeating (`Link.on_control_given_up`). When the neighbour
+is heard again, the plug-ins send it their full state.
 """
 
 from wend.model.events import PeerId
@@ -13,7 +13,7 @@ from wend.protocol.ports import Notice, Send
 from wend.protocol.timers import Effects
 
 CONTROL_TRIES = 20
-"""Transmissions of control. Then the neighbour needs everything anew when it is heard again."""
+"""How often control is sent. After that, the neighbour needs the full state when it is heard again."""
 MAX_BACKOFF_NS = SECOND
 
 
@@ -24,7 +24,7 @@ class ControlMessages:
         self._links = links
         self._in_flight = in_flight
         self._slots: dict[tuple[PeerId, str, Slot], int] = {}
-        """By neighbour, plug-in and slot: the number of the newest message."""
+        """The number of the newest message, by neighbour, plug-in and slot."""
 
     def send(self, now: Nanos, control: OutgoingControl, effects: Effects) -> None:
         """Send control, and stop repeating the message that it replaces."""
@@ -40,25 +40,25 @@ class ControlMessages:
         self._transmit(now, link, tx, control, effects)
 
     def is_repeated_to(self, peer: PeerId) -> bool:
-        """Whether a neighbour has not acknowledged some control yet."""
-        return any(type(packet) is OutgoingControl for _, packet in self._in_flight.to(peer))
+        """Whether some control to this neighbour is not acknowledged yet."""
+        return any(type(packet) is OutgoingControl for _, packet in self._in_flight.packets_to(peer))
 
-    def time_out(
+    def on_timeout(
         self, now: Nanos, link: Link, tx: int, control: OutgoingControl, attempt: int, first: Nanos, effects: Effects
     ) -> None:
-        """No ACK came for a transmission."""
-        link.gave_up(is_data=False)
+        """Send control again after a timeout, or give it up."""
+        link.on_give_up(is_data=False)
         if attempt < CONTROL_TRIES:
             self._in_flight.repeat(tx, control, attempt + 1, first, now + _timeout_ns(link, attempt + 1))
             self._transmit(now, link, tx, control, effects)
             return
         self._in_flight.remove(tx)
         self.free_slot(control)
-        link.missed_control()
+        link.on_control_given_up()
         effects.append(Notice("control-lost", control.peer))
 
     def free_slot(self, control: OutgoingControl) -> None:
-        """Nobody waits for an ACK of this message."""
+        """Free the slot of a message that is acknowledged or given up."""
         if control.slot is not None:
             self._slots.pop((control.peer, control.plugin, control.slot), None)
 
@@ -68,6 +68,6 @@ class ControlMessages:
 
 
 def _timeout_ns(link: Link, attempt: int) -> Nanos:
-    """How long to wait for an ACK of this transmission."""
+    """The ACK timeout of this transmission."""
     timeout = link.timeout_ns - link.control_discount_ns
     return min(timeout << min(attempt - 1, 10), max(MAX_BACKOFF_NS, timeout))

@@ -1,8 +1,8 @@
 """Control messages larger than a datagram, over one link (`fragments.py` has the mechanism).
 
-Interest and link states grow with what clients ask for. Each fragment is a control message of its own: the sender
-repeats it until it is acknowledged, or until a newer message replaces it in its slot. So a lost fragment costs one
-packet.
+Interest and link states grow with the number of subscriptions and links. Each fragment is a control message of its own:
+the sender repeats it until it is acknowledged, or until a newer message replaces it in its slot. So a lost fragment
+costs one packet.
 """
 
 from typing import Any
@@ -32,12 +32,12 @@ class ControlFragments:
         self._number = 0
         self._body: Any = None
         self._chunks: tuple[bytes, ...] = ()
-        """Those of `_body`, the last message: a peer mostly tells all neighbours the same."""
+        """The fragments of `_body`, the last message: a peer usually sends the same message to all neighbours."""
         self._reassembly: Reassembly | None = None
-        """Made when the first fragment arrives."""
+        """Created when the first fragment arrives."""
 
     def split(self, control: OutgoingControl, effects: Effects) -> list[OutgoingControl]:
-        """The messages to send: the given one if it is small, none if no neighbour would reassemble it."""
+        """Split a message that is larger than a datagram. Return nothing if it is too large for any neighbour."""
         peer, plugin, slot, body = control.peer, control.plugin, control.slot, control.body
         if slot is None:
             return [control]
@@ -62,7 +62,7 @@ class ControlFragments:
         ]
 
     def accept(self, now: Nanos, sender: PeerId, plugin: str, fragment: ControlFragment, effects: Effects) -> bool:
-        """Hold a fragment. False if it is refused, and so must not be acknowledged."""
+        """Store a fragment. Return False if it is refused, and so must not be acknowledged."""
         if len(fragment.slot[0]) > _SLOT_CHARS:
             effects.append(Refuse(sender, "malformed-fragment"))
             return False
@@ -73,18 +73,18 @@ class ControlFragments:
     def complete(
         self, sender: PeerId, plugin: str, fragment: ControlFragment, message_type: Any, effects: Effects
     ) -> Any:
-        """The message that a fragment completes, of the type that its plug-in declares; None if it completes none."""
+        """Decode the message that this fragment completes, of the plug-in's type; None if it is still incomplete."""
         assert self._reassembly is not None  # it has accepted the fragment
         message = self._reassembly.complete(sender, (plugin, fragment.slot))
         if message is None:
             return None
         try:
-            body = msgspec.msgpack.decode(message.joined(), type=message_type)
+            body = msgspec.msgpack.decode(message.join(), type=message_type)
         except (msgspec.MsgspecError, ValueError, RecursionError):
             effects.append(Refuse(sender, "undecodable-fragments"))
             return None
         if isinstance(getattr(body, "event", None), Event):
-            # Events travel in messages that a driver can look into: it may know whose events a neighbour may forward.
+            # a driver may inspect events in messages, because it knows whose events a neighbour may forward
             effects.append(Refuse(sender, "undecodable-fragments"))
             return None
         return body
@@ -98,6 +98,6 @@ def _chunks(body: Any) -> tuple[bytes, ...]:
     try:
         encoded = _encoder.encode(body)
     except (msgspec.MsgspecError, OverflowError, ValueError):
-        return ()  # the driver will say that it cannot encode this
+        return ()  # the driver reports that it cannot encode this
     count = fragment_count(len(encoded), CONTROL_FRAGMENT_BYTES)
     return tuple([chunk(encoded, index, CONTROL_FRAGMENT_BYTES) for index in range(count)])

@@ -1,16 +1,16 @@
 """Copa (Arun and Balakrishnan, NSDI 2018): congestion control by queueing delay.
 
-The rate aims at one packet per `delta` of queueing delay: flows that share a bottleneck find equal rates, and some two
-packets each wait there. The window moves towards that rate, faster the longer it moves in one direction.
+The target rate is one packet per `delta` of queueing delay. Flows that share a bottleneck converge to equal rates, with
+about two packets of each in its queue. The window moves towards that rate, faster the longer it moves in one direction.
 
-A flow that fills the queue would push this one aside. If the queue has not been almost empty for five round trips,
-somebody fills it: then `delta` shrinks by AIMD, as long as that lasts (competitive mode). The least round trip from
-before counts all that time: a queue that is never empty would seem so as soon as it is forgotten.
+A flow that fills the queue would starve this one. If the queue has not been almost empty for five round trips, another
+flow fills it. `delta` then shrinks by AIMD until the queue empties again (competitive mode). All that time the least
+round trip from before it is remembered: without it, a queue that is never empty would seem empty.
 
-Some things differ from the paper. Competitive mode begins with a share of the former rate, and grows by bytes, since
-packets of peers are smaller than TCP's. A queueing delay below the jitter of the host counts as none: hosts that run
-Python are often late by milliseconds. And a window without any queueing delay shrinks where a tenth of its packets gets
-lost, because a queue may be shorter than that jitter.
+There are three differences from the paper. Competitive mode begins with a share of the former rate, and grows by bytes,
+because packets of peers are smaller than those of TCP. A queueing delay below the jitter of the host counts as none:
+hosts that run Python are often late by milliseconds. A window without queueing delay shrinks if a tenth of its packets
+are lost, because a queue may be shorter than that jitter.
 """
 
 from typing import Final
@@ -26,40 +26,40 @@ from wend.protocol.link.congestion import (
 )
 
 DEFAULT_GAIN: Final = 2.0
-"""1 / delta, the packets of a flow that wait at the bottleneck if no other flow fills it."""
+"""1 / delta: how many packets of a flow wait at a bottleneck that no other flow fills."""
 EMPTY: Final = 0.1
-"""A queue is almost empty if it delays by less than this share of the longest delay of late."""
+"""A queue is almost empty if its delay is less than this share of the longest recent delay."""
 EMPTY_ROUNDS: Final = 5
-"""If it has not been for so many round trips, somebody else fills it."""
+"""If the queue has not been almost empty for this many round trips, another flow fills it."""
 STEADY_ROUNDS: Final = 3
-"""After so many round trips in one direction the window moves twice as fast."""
+"""After this many round trips in one direction, the window moves twice as fast."""
 FASTEST: Final = 0.125
-"""The share by which a window changes in a round trip, at most, after slow start."""
+"""The greatest relative change of a window in one round trip after slow start."""
 SHORT_PACKETS: Final = 8
 SHORT_NS: Final = 40 * MS
-"""A queue of so many packets, at the greatest rate of late, or of so much time may be that of flows like this one. It
-counts as empty. Twice as much does before competitive mode begins: two flows that take each other for TCP would keep
-the queue full."""
+"""A queue of this many packets at the greatest recent rate, or of this much delay, may be due to flows like this one,
+so it counts as empty. Before competitive mode the limit is twice as high: two flows that take each other for TCP would
+keep the queue full."""
 RATE_MEMORY_NS: Final = 60 * SECOND
 MAX_QUIET_ROUNDS: Final = 40
-"""After so many round trips of competitive mode without a loss the default mode tries to empty the queue."""
+"""After this many round trips of competitive mode without a loss, the default mode tries to empty the queue."""
 EMPTY_NS: Final = SECOND
-"""A queue that is not empty for less than this may be a short pause of a host."""
+"""A queue that has not been empty for less than this may be due to a short pause of a host."""
 GROWTH_BYTES: Final = 767
-"""By how many bytes the gain grows in a round trip of competitive mode without a loss: as much as a window of TCP
-cubic beside Reno's, 0.53 segments of 1448 bytes (RFC 9438). Packets of peers are often smaller than that."""
+"""How many bytes the gain grows in a round trip of competitive mode without a loss. It equals the growth of a TCP Cubic
+window beside Reno: 0.53 segments of 1448 bytes (RFC 9438). Packets of peers are often smaller than that."""
 KEPT: Final = 0.5
-"""The share of the gain that a loss leaves."""
+"""The factor by which a loss reduces the gain."""
 FIRST_SHARE: Final = 0.25
-"""Competitive mode begins with this share of the greatest rate of late."""
+"""Competitive mode begins with this share of the greatest recent rate."""
 CUT_ROUNDS: Final = 3
-"""Losses of so many round trips count once: timeouts find packets that got lost together one after the other."""
+"""Losses within this many round trips count once: packets that were lost together time out one after another."""
 TOO_MANY_LOST: Final = 0.1
 HELD_MEMORY_NS: Final = 300 * SECOND
-"""For how long the least round trip counts while the queue is never empty, so that a full one does not seem empty."""
+"""How long the least round trip counts while the queue is never empty, so that a full queue does not seem empty."""
 MAX_JITTER_NS: Final = 200 * MS
 BUSY_NS: Final = 5 * SECOND
-"""How long after a pause of this peer queueing delays up to twice that pause count as jitter of the host."""
+"""How long after a pause of this peer a queueing delay of up to twice that pause counts as jitter of the host."""
 
 
 class Copa(Controller):
@@ -88,43 +88,43 @@ class Copa(Controller):
         super().__init__(jitter_ns)
         self._usual_jitter_ns = jitter_ns
         self._busy_ns: Nanos = 0
-        """Until when the jitter may be that of a busy host."""
+        """Until when the host counts as busy, which raises the jitter."""
         self._gain = DEFAULT_GAIN
         self._velocity = 1.0
         self._slow_start = True
         self._rising = True
         """The direction of the window in the last round trip."""
         self._steady = 0
-        """For how many round trips it has been the same."""
+        """How many round trips the window has moved in this direction."""
         self._round_ns: Nanos = 0
         """When the current round trip began."""
         self._window_then = 0.0
-        """The window at that time."""
+        """The window when the current round trip began."""
         self._emptied_ns: Nanos = 0
         """When the queue was last almost empty."""
         self._quiet_rounds = 0
-        """Round trips of competitive mode since a packet got lost."""
+        """Round trips of competitive mode since the last loss."""
         self.competitive = False
-        """Whether somebody else seems to fill the queue."""
+        """Whether another flow seems to fill the queue."""
         self._held_ns: Nanos = 0
-        """Until when the least round trip from before that still counts."""
+        """Until when the least round trip from before competitive mode counts."""
         self._cut_ns: Nanos = 0
         """When a loss last made this flow less competitive."""
         self._fastest = LeastOf()
-        """The greatest rate of late in bytes per second, as the least of negative ones."""
+        """The greatest recent rate in bytes per second; stored negated, as a minimum."""
         self._longest = LeastOf()
-        """The longest round trip of late, as the least of negative ones."""
+        """The longest recent round trip; stored negated, as a minimum."""
         self._acked = self._lost = 0
-        """Bytes in the current round trip."""
+        """Bytes acknowledged and lost in the current round trip."""
 
-    def first(self, size: int) -> None:
-        super().first(size)
+    def start(self, size: int) -> None:
+        super().start(size)
         self.window = float(INITIAL_PACKETS * size)
 
-    def lost(self, now: Nanos, size: int) -> None:
+    def on_loss(self, now: Nanos, size: int) -> None:
         self._lost += size
 
-    def paused(self, now: Nanos, ns: Nanos) -> None:
+    def on_pause(self, now: Nanos, ns: Nanos) -> None:
         jitter_ns = max(self._usual_jitter_ns, min(2 * ns, MAX_JITTER_NS))
         if jitter_ns >= self.jitter_ns:
             self.jitter_ns, self._busy_ns = jitter_ns, now + BUSY_NS
@@ -161,7 +161,7 @@ class Copa(Controller):
         self.pace = self.standing_ns / (2 * self.window)
 
     def _end_round(self, now: Nanos) -> None:
-        """A round trip is over: find direction and mode for the next one."""
+        """End a round trip: choose direction and mode for the next one."""
         if self.jitter_ns > self._usual_jitter_ns and now > self._busy_ns:
             self.jitter_ns = self._usual_jitter_ns
         rising = self.window > self._window_then
@@ -184,7 +184,7 @@ class Copa(Controller):
         self._round_ns, self._window_then = now, self.window
 
     def _compete(self, now: Nanos) -> None:
-        """Somebody else fills the queue: move the gain as TCP moves its window."""
+        """Adapt the gain as TCP adapts its window, because another flow fills the queue."""
         self._held_ns, self.memory_ns = now + MIN_RTT_MEMORY_NS, HELD_MEMORY_NS
         if not self.competitive:
             self.competitive, self._quiet_rounds = True, 0

@@ -1,4 +1,4 @@
-"""The detection time of one link: how long its neighbour may be silent, and how many packets may be missing in a row.
+"""The detection time of one link: how long the neighbour may be silent, and how many packets in a row may be missing.
 
 A longer silence, or more missing packets, are better explained by an outage than by loss (compare RFC 5880).
 """
@@ -18,7 +18,7 @@ class DetectionTime:
         self.promised_ns = own_ns
         """The longest silence that the neighbour's last hello announced."""
         self.multiplier = 1
-        """How many packets in a row must be missing before an outage explains it better than loss."""
+        """How many packets in a row must be missing before an outage is a better explanation than loss."""
         self.allow_loss(reliability)
 
     @property
@@ -27,9 +27,9 @@ class DetectionTime:
         return min(self.multiplier * self.promised_ns, max(self.promised_ns, self._own_ns))
 
     def promise(self, within_ns: Nanos) -> None:
-        """The neighbour says how soon it will speak again. Its detection time may differ from this peer's."""
+        """Set the longest silence, as the neighbour announces it. Its detection time may differ from this peer's."""
         self.promised_ns = min(max(within_ns, 1), MAX_SILENCE_NS)
 
     def allow_loss(self, reliability: float) -> None:
-        """Allow for the share of packets that the link loses without an outage."""
+        """Set the multiplier from the share of packets that the link loses without an outage."""
         self.multiplier = 1 if reliability >= _CLEAN else 2 if reliability >= _LOSSY else 3

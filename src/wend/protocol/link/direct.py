@@ -1,9 +1,8 @@
 """Messages to peers without a link: plain ones, and acknowledged ones that the sender repeats a few times.
 
-A link costs a window, estimators and a failure detector at both ends. A peer that has something to say to thousands of
-others, now and then, needs only their addresses. The state here is what is not acknowledged yet, and the numbers of
-the last messages that came, so that a repetition is not handed over twice. A repetition of an event says how old the
-event is by now.
+A link needs a window, estimators and a failure detector at both ends. A peer that sends occasional messages to
+thousands of others needs only their addresses. The state here is the unacknowledged messages, and the numbers of the
+last messages received, so that a repetition is not delivered twice. A repeated event carries its current age.
 """
 
 from collections.abc import Callable
@@ -20,7 +19,7 @@ from wend.protocol.ports import Notice, Send
 from wend.protocol.timers import Effects, Timers
 
 FIRST_TIMEOUT_NS: Nanos = SECOND
-"""No round trip is measured to a peer without a link; each repetition waits twice as long."""
+"""The first timeout, since no round trip is measured to a peer without a link. It doubles with each repetition."""
 TRIES = 4
 REMEMBERED = 4096
 _NUMBER_BITS = 64
@@ -30,15 +29,15 @@ class _Pending(msgspec.Struct, frozen=True, gc=False):
     peer: PeerId
     message: DirectMessage
     sent_ns: Nanos
-    """When it was sent first."""
+    """When the message was first sent."""
     wait_ns: Nanos
     due_ns: Nanos
-    """When it is sent again or given up."""
+    """When the message is sent again or given up."""
     tries: int
     left: int
 
     def message_at(self, now: Nanos) -> DirectMessage:
-        """The message as of now: an event in it is older than when it was sent first."""
+        """The message as it is sent now: an event in it has aged since the first transmission."""
         waited = now - self.sent_ns
         message = older(self.message, waited) if waited else self.message
         assert isinstance(message, DirectMessage)
@@ -59,10 +58,10 @@ class DirectMessages:
         self._undelivered = undelivered
         self._pending: dict[int, _Pending] = {}
         self._due: dict[Nanos, list[tuple[int, int]]] = {}
-        """By time: the messages that are due then, each with its transmissions so far. One timer is enough for what a
-        peer says to many others at once."""
+        """By time: the messages due then, each with its transmissions so far. Messages sent to many peers at once share
+        one timer."""
         self._seen: dict[int, None] = {}
-        """The sender and the number of each message, as one number: a peer remembers thousands."""
+        """Sender and number of each message, packed into one integer: a peer remembers thousands."""
 
     def send(self, now: Nanos, send: SendTo, plugin: str, effects: Effects) -> None:
         if not send.acknowledged:
@@ -73,13 +72,13 @@ class DirectMessages:
         wait, tries = send.wait_ns or FIRST_TIMEOUT_NS, send.tries or TRIES
         self._transmit(now, _Pending(send.peer, message, now, wait, now + wait, 1, tries - 1), effects)
 
-    def acknowledged(self, sender: PeerId, ack: DirectAck) -> None:
+    def on_ack(self, sender: PeerId, ack: DirectAck) -> None:
         pending = self._pending.get(ack.number)
         if pending is not None and pending.peer == sender:
             del self._pending[ack.number]
 
-    def will_be_acknowledged(self, time_ns: Nanos, sender: PeerId, ack: DirectAck) -> bool:
-        """Take an ACK that will come at this time. False if its message is sent again before: then it must wait."""
+    def acknowledge_early(self, time_ns: Nanos, sender: PeerId, ack: DirectAck) -> bool:
+        """Process an ACK that will arrive at this time. Return False if its message is repeated before then."""
         pending = self._pending.get(ack.number)
         if pending is not None and pending.peer == sender:
             if pending.due_ns < time_ns:
@@ -88,7 +87,7 @@ class DirectMessages:
         return True
 
     def accept(self, sender: PeerId, message: DirectMessage, effects: Effects) -> bool:
-        """Acknowledge a message; whether it is new."""
+        """Acknowledge a message. Return whether it is new."""
         effects.append(Send(sender, DirectAck(message.number)))
         key = sender << _NUMBER_BITS | message.number
         if key in self._seen:
@@ -100,7 +99,7 @@ class DirectMessages:
         return True
 
     def drop(self, now: Nanos, number: int) -> tuple[PeerId, str, Any] | None:
-        """The driver cannot send it: its peer, plug-in and body, if it was still pending."""
+        """Remove a message that the driver cannot send. Return its peer, plug-in and body if it was still pending."""
         pending = self._pending.pop(number, None)
         return None if pending is None else (pending.peer, pending.message.plugin, pending.message_at(now).body)
 
@@ -111,15 +110,15 @@ class DirectMessages:
         together = self._due.get(pending.due_ns)
         if together is None:
             self._due[pending.due_ns] = [(number, pending.tries)]
-            self._timers.at(pending.due_ns, self._timeouts, pending.due_ns)
+            self._timers.at(pending.due_ns, self._on_timer, pending.due_ns)
         else:
             together.append((number, pending.tries))
 
-    def _timeouts(self, now: Nanos, due_ns: Nanos, effects: Effects) -> None:
+    def _on_timer(self, now: Nanos, due_ns: Nanos, effects: Effects) -> None:
         for number, tries in self._due.pop(due_ns):
-            self._timeout(now, number, tries, effects)
+            self._on_timeout(now, number, tries, effects)
 
-    def _timeout(self, now: Nanos, number: int, tries: int, effects: Effects) -> None:
+    def _on_timeout(self, now: Nanos, number: int, tries: int, effects: Effects) -> None:
         pending = self._pending.get(number)
         if pending is None or pending.tries != tries:
             return

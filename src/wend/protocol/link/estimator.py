@@ -1,7 +1,7 @@
 """Estimators of a link: its delay, its loss, and how long to wait for an ACK.
 
-A link with the `nominal` estimator keeps the values that its peer was told (the dcrd paper's monitored values, on which
-a short outage has no effect). A link with the `measured` one has a `LinkEstimator`: it smooths round trips as TCP does
+A link with the `nominal` estimator keeps the configured values (the monitored values of the dcrd paper, which a short
+outage does not change). A link with the `measured` one has a `LinkEstimator`: it smooths round trips as TCP does
 (RFC 6298) and counts answers. A peer adopts new values at the end of each monitoring period, so that routes do not
 flutter. Only a first guess of the delay that a round trip proves too long is corrected at once, because peers add
 delays up to the ages of events.
@@ -11,17 +11,17 @@ from wend.model.units import FOREVER, MS, SECOND, Nanos
 
 MAX_TIMEOUT_NS = 3 * SECOND
 _PRIOR = 20.0
-"""The nominal reliability weighs as much as this many transmissions."""
+"""The weight of the nominal reliability, in transmissions."""
 _MEMORY = 0.8
-"""The weight of a monitoring period in the next one: one bad second does not make a bad link."""
+"""The weight of earlier periods in the next one: one bad second does not make a bad link."""
 _JITTER_NS = 2 * MS
-"""A smaller difference of delays comes from a busy host, not from the link."""
+"""A smaller difference between delays is attributed to a busy host, not to the link."""
 _NOTICEABLE = 0.02
-"""A smaller change of reliability is noise, and other peers are not told of it."""
+"""A smaller change of reliability is noise, and is not announced to other peers."""
 
 
 class LinkEstimator:
-    """Measures one link from the ACKs that come and those that do not."""
+    """Estimates delay and reliability of one link from ACKs and their absence."""
 
     __slots__ = (
         "_answered",
@@ -44,7 +44,7 @@ class LinkEstimator:
     )
 
     def __init__(self, delay_ns: Nanos, reliability: float, delays: int, margin_ns: Nanos, floor_ns: Nanos = 0) -> None:
-        """`delays`: how many delays of the link a round trip takes; `margin_ns`: what a timeout allows beyond it;
+        """`delays`: how many link delays a round trip takes; `margin_ns`: added to the round trip for the timeout;
         `floor_ns`: the least timeout."""
         self.delay_ns = delay_ns
         self.reliability = self.latest_reliability = self._nominal = reliability
@@ -64,8 +64,8 @@ class LinkEstimator:
         self._tried = 0.0
         self._lost = 0.0
 
-    def answered(self, round_trip_ns: Nanos, retransmitted: bool) -> None:
-        """Count an ACK that came this long after the first transmission.
+    def count_ack(self, round_trip_ns: Nanos, retransmitted: bool) -> None:
+        """Count an ACK that arrived this long after the first transmission.
 
         After a retransmission the round trip is ambiguous (Karn's algorithm), so it is no sample. But the timeout may
         have been too short, so the next packet waits longer, and its ACK gives a sample.
@@ -87,12 +87,12 @@ class LinkEstimator:
         timeout_ns = min(self.srtt_ns + 4 * self.rttvar_ns, MAX_TIMEOUT_NS) + self._margin_ns
         self.timeout_ns = timeout_ns if timeout_ns > self._floor_ns else self._floor_ns
 
-    def unanswered(self) -> None:
-        """Count a transmission that no ACK came for."""
+    def count_unanswered(self) -> None:
+        """Count a transmission without an ACK."""
         self._unanswered += 1
 
     def forgive(self, count: int) -> None:
-        """Discount the last so many unanswered transmissions: an outage explains them, not loss."""
+        """Discount the last `count` unanswered transmissions: an outage explains them, not loss."""
         self._unanswered = max(0, self._unanswered - count)
 
     def forgive_all(self) -> None:
@@ -100,7 +100,7 @@ class LinkEstimator:
         self._unanswered = 0
 
     def adopt(self) -> bool:
-        """End a monitoring period. True if delay or reliability differ noticeably from before."""
+        """End a monitoring period. Return whether delay or reliability changed noticeably."""
         # the least round trip is that of the link, and longer ones are those of a busy host
         delay = self.delay_ns if self._least_ns == FOREVER else max(1, self._least_ns // self._delays)
         self._tried = _MEMORY * self._tried + self._unanswered + self._answered

@@ -4,9 +4,9 @@ Every fragment is a transmission of its own, with a number, an ACK and retransmi
 packet and not the event. The sender has only some of them in flight at a time.
 
 The receiver acknowledges the fragment that completes an event when it accepts the event, as it does for a small one,
-and this ACK says so (`Ack.accepted`). Until then the sender answers for the event. An ACK of another fragment promises
-nothing, because the receiver loses incomplete events when it restarts, or when it takes the sender for restarted. If
-all fragments are acknowledged and the event is not accepted, the transmission has failed.
+and marks that ACK (`Ack.accepted`). Until then the sender remains responsible for the event. An ACK of another fragment
+transfers nothing, because the receiver loses incomplete events when it restarts, or when it believes that the sender
+restarted. If all fragments are acknowledged but the event is not accepted, the transmission has failed.
 """
 
 import msgspec
@@ -22,7 +22,7 @@ from wend.protocol.ports import Notice, Refuse, Send
 from wend.protocol.timers import Effects
 
 IN_FLIGHT = 64
-"""Fragments of one event that may be in flight at a time."""
+"""The most fragments of one event that may be in flight at a time."""
 
 
 class FragmentedEvent:
@@ -35,11 +35,11 @@ class FragmentedEvent:
         self.number = number
         self.count = fragment_count(len(forward.event.payload), FRAGMENT_BYTES)
         self._next = 0
-        """The index of the first fragment that was not sent yet."""
+        """The index of the first fragment not sent yet."""
         self._open: set[int] = set()
         """The transmissions that are in flight."""
         self._queued = 0
-        """How many more wait for the congestion window."""
+        """How many fragments wait for the congestion window."""
         self.over = False
         """Whether the event is acknowledged or given up."""
 
@@ -50,37 +50,37 @@ class FragmentedEvent:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether fragments are in flight, or wait."""
+        """Whether fragments are in flight or waiting."""
         return bool(self._open) or self._queued > 0
 
     @property
     def has_room(self) -> bool:
-        """Whether another fragment may be sent, or wait."""
+        """Whether another fragment may be sent or queued."""
         return self.count > self._next + self._queued and len(self._open) + self._queued < IN_FLIGHT
 
     def take_next(self) -> "FragmentInFlight":
-        """The next fragment, to be sent now."""
+        """Remove and return the next fragment to send."""
         self._next += 1
         return FragmentInFlight(self.forward.peer, self, self._next - 1)
 
-    def begin(self, tx: int) -> None:
-        """A fragment is in flight, under this number."""
+    def add_in_flight(self, tx: int) -> None:
+        """Record that a fragment is in flight under this number."""
         self._open.add(tx)
 
-    def answer(self, tx: int) -> None:
-        """The fragment of this number is acknowledged."""
+    def on_ack(self, tx: int) -> None:
+        """Record the ACK of a fragment."""
         self._open.discard(tx)
 
     def queue(self) -> None:
-        """One more fragment waits."""
+        """Count one more waiting fragment."""
         self._queued += 1
 
     def unqueue(self) -> None:
-        """One of the waiting fragments waits no longer."""
+        """Count one waiting fragment less."""
         self._queued -= 1
 
     def end(self) -> set[int]:
-        """The event is acknowledged or given up. Return the transmissions that are in flight."""
+        """End the transmission of the event. Return the fragments still in flight."""
         self.over = True
         transmissions, self._open = self._open, set()
         return transmissions
@@ -99,7 +99,7 @@ class FragmentedEvent:
 
 
 class FragmentInFlight(msgspec.Struct, frozen=True, gc=False):
-    """A fragment that its sender waits for an ACK of."""
+    """A fragment that its sender has not received an ACK for."""
 
     peer: PeerId
     of: FragmentedEvent
@@ -107,7 +107,7 @@ class FragmentInFlight(msgspec.Struct, frozen=True, gc=False):
 
 
 class EventReassembly:
-    """The events that come to a peer in fragments."""
+    """Reassembles the events that a peer receives in fragments."""
 
     __slots__ = ("_header", "_reassembly")
 
@@ -122,16 +122,16 @@ class EventReassembly:
 
     @property
     def size(self) -> int:
-        """Bytes of memory that incomplete events take, roughly."""
+        """The approximate memory of incomplete events, in bytes."""
         return self._reassembly.size
 
     def receive(self, now: Nanos, link: Link, fragment: Fragment, effects: Effects) -> Data | None:
-        """Hold a fragment and acknowledge it. Returns the event that it completes, which the caller has to accept.
+        """Store a fragment and acknowledge it. Return the event that it completes, which the caller has to accept.
 
-        The caller acknowledges that last fragment. If it comes again, the ACK says that the event was accepted.
+        The caller acknowledges that last fragment. If it arrives again, the ACK says that the event was accepted.
         """
         sender, tx = link.peer, fragment.tx & TX_MASK
-        accepted = self._reassembly.completed(sender, fragment.number)
+        accepted = self._reassembly.was_completed(sender, fragment.number)
         if accepted:
             effects.append(Notice("duplicate", sender))
         elif tx not in link.window:
@@ -141,7 +141,7 @@ class EventReassembly:
             if data is not None:
                 return data
             link.window.add(tx)
-        elif link.window.too_old(tx):
+        elif link.window.is_too_old(tx):
             effects.append(Refuse(sender, TOO_OLD))
             return None
         else:
@@ -167,11 +167,11 @@ class EventReassembly:
         return len(head.ranks) in (0, len(head.dests)) and (head.header is None or type(head.header) is self._header)
 
     def _complete(self, now: Nanos, sender: PeerId, last: Fragment) -> Data | None:
-        """The event, as if it had come in one packet with the number of the last fragment."""
+        """The event as one packet with the number of the last fragment."""
         message = self._reassembly.complete(sender, last.number)
         if message is None:
             return None
         head = message.first.head
-        event = msgspec.structs.replace(head.event, payload=message.joined())
+        event = msgspec.structs.replace(head.event, payload=message.join())
         age = head.age_ns + now - message.first_ns
         return Data(last.tx, event, age, head.dests, head.path, head.header, head.ranks)

@@ -1,12 +1,12 @@
 """The failure detector: it finds links that are down, and links that are up again.
 
 It runs if a plug-in asks for it. It declares a link down when the neighbour was silent for longer than it announced,
-did not answer too many packets, or says that it does not hear this peer. Then routing learns of the outage, and gets
-back the data in flight over the link to send it elsewhere. The next packet from the neighbour ends the outage, unless
-the neighbour still does not hear this peer.
+left too many packets unanswered, or reports that it does not hear this peer. Routing is then notified of the outage,
+and gets back the data in flight over the link to send it elsewhere. The next packet from the neighbour ends the outage,
+unless the neighbour still does not hear this peer.
 
-No timer runs just to look for silence. The detector looks when a hello is due and, if data is in flight, at the
-moment at which the link would have been silent for too long.
+No timer runs only to look for silence. The detector checks when a hello is due and, if data is in flight, when the link
+will have been silent for too long.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ class FailureDetector:
     ) -> None:
         self.outages = OutageStatistics(links)
         self.news = news
-        """Where a plug-in needs it."""
+        """None unless a plug-in needs it."""
         self._hellos = HelloSchedule(config, links, news)
         self._links = links
         self._timers = timers
@@ -47,45 +47,45 @@ class FailureDetector:
         self._tell = tell
         self._due_ns: Nanos = FOREVER
         retransmission.explains_loss = self.explains_loss
-        retransmission.heard_again = self.links_changed
-        retransmission.delayed = self.delayed
+        retransmission.on_heard_again = self.on_links_changed
+        retransmission.on_delay = self.on_delay
 
     def begin(self, now: Nanos) -> None:
         self.outages.begin(now)
         self._hellos.begin(now)
-        self.hello_at(now)
+        self.schedule_hellos(now)
 
     # ---------------------------------------------------------------- packets
 
-    def used(self, now: Nanos) -> None:
-        """An event came."""
-        if self._hellos.used(now):
-            self.hello_at(now)
+    def on_event(self, now: Nanos) -> None:
+        """Send more hellos, because the peer carries events."""
+        if self._hellos.on_event(now):
+            self.schedule_hellos(now)
 
     def expect(self, now: Nanos, peer: PeerId) -> None:
-        """Data left. If the link will have been silent for too long before the ACK is due, look at that moment."""
-        self.used(now)
+        """Schedule a check, since data was sent, if the neighbour will be silent for too long before the ACK is due."""
+        self.on_event(now)
         link = self._links[peer]
         limit = link.heard_ns + link.silence_ns
         if limit < now + link.timeout_ns:
             self._timers.at(max(now, limit), self._check, peer)
 
-    def paused(self, now: Nanos, ns: Nanos) -> None:
-        """This peer did not run for this time."""
-        if self._hellos.paused(now, ns):
-            self.hello_at(now)
+    def on_pause(self, now: Nanos, ns: Nanos) -> None:
+        """Allow for a pause of this peer: announce longer silences if necessary."""
+        if self._hellos.on_pause(now, ns):
+            self.schedule_hellos(now)
 
-    def delayed(self, now: Nanos, link: Link) -> None:
-        """Packets over a link wait longer than its hellos allow for."""
-        if self._hellos.delayed(link):
-            self.hello_at(now)
+    def on_delay(self, now: Nanos, link: Link) -> None:
+        """Announce longer silences over a link whose packets wait longer than its hellos allow for."""
+        if self._hellos.on_delay(link):
+            self.schedule_hellos(now)
 
-    def heard_again(self, now: Nanos, link: Link, effects: Effects) -> None:
-        """A packet came over a link that is suspected or down."""
-        if link.restored():
+    def on_heard_again(self, now: Nanos, link: Link, effects: Effects) -> None:
+        """End an outage, since a packet arrived over a link that is suspected or down."""
+        if link.restore():
             effects.append(Notice(LINK_UP, link.peer))
-            self.outages.up(now, link.peer)
-            self.links_changed(now)
+            self.outages.on_up(now, link.peer)
+            self.on_links_changed(now)
             self._tell(now, LinkChanged(link.peer, True), effects)
         if link.hellos.retract_silence():  # at once, because a busy link needs no hellos
             link.note_sent(now)
@@ -93,66 +93,66 @@ class FailureDetector:
             link.hellos.tell(hello.news)
             effects.append(Send(link.peer, hello))
 
-    def unanswered(self, now: Nanos, link: Link, effects: Effects) -> None:
-        """Retransmission gave up a packet."""
+    def on_give_up(self, now: Nanos, link: Link, effects: Effects) -> None:
+        """Declare the link down if a packet that was given up proves an outage."""
         if proves_outage(now, link):
-            self._down(now, link, effects)
+            self._declare_down(now, link, effects)
 
     def explains_loss(self, now: Nanos, link: Link, missing: int) -> bool:
-        """Whether loss, of packets or of their ACKs, explains so many missing ACKs better than an outage."""
+        """Whether loss of packets or ACKs explains this many missing ACKs better than an outage does."""
         lost = (2.0 * (1.0 - link.reliability)) ** missing
         if not link.seems_up(now):
             return False
-        return lost > self.outages.of(now, link.peer).down_after(now - link.heard_ns + link.delay_ns)
+        return lost > self.outages.estimate(now, link.peer).down_after(now - link.heard_ns + link.delay_ns)
 
-    def linked(self, now: Nanos, peer: PeerId) -> None:
-        self.outages.made(now, peer)
-        self.hello_at(now)
+    def on_link_made(self, now: Nanos, peer: PeerId) -> None:
+        self.outages.add_link(now, peer)
+        self.schedule_hellos(now)
 
-    def unlinked(self, now: Nanos, peer: PeerId) -> None:
-        self.outages.ended(now, peer)
+    def on_link_ended(self, now: Nanos, peer: PeerId) -> None:
+        self.outages.remove_link(now, peer)
         if self.news is not None:
             self.news.forget(now, peer)
-            self.news.links_changed(now)
+            self.news.on_links_changed(now)
 
-    def links_changed(self, now: Nanos) -> None:
-        """A link went down or up, in one direction or both: neighbours will hear of it."""
+    def on_links_changed(self, now: Nanos) -> None:
+        """Update the news for neighbours, since a link went down or up in one direction or both."""
         if self.news is not None:
-            self.news.links_changed(now)
+            self.news.on_links_changed(now)
 
     # ---------------------------------------------------------------- timers
 
-    def hello_at(self, time: Nanos) -> None:
+    def schedule_hellos(self, time: Nanos) -> None:
         """Send the next hellos at this time."""
         self._due_ns = time
-        self._timers.at(time, self._hello, time)
+        self._timers.at(time, self._send_hellos, time)
 
-    def _hello(self, now: Nanos, due: Nanos, effects: Effects) -> None:
+    def _send_hellos(self, now: Nanos, due: Nanos, effects: Effects) -> None:
         if due != self._due_ns:
-            return  # another timer has replaced this one
+            return  # another timer replaced this one
         silent: list[Link] = []
         batches: list[Batch] = []
-        self._due_ns = again = self._hellos.due(now, silent, batches)
-        self._timers.at(again, self._hello, again)
+        self._due_ns = again = self._hellos.collect_due(now, silent, batches)
+        self._timers.at(again, self._send_hellos, again)
         if self.news is None:
             self._hellos.send(now, batches, effects)
         for link in silent:
-            self._down(now, link, effects)
-        if self.news is not None:  # so that these hellos tell of the links that are down
+            self._declare_down(now, link, effects)
+        if self.news is not None:  # so that these hellos report the links that are down
             self._hellos.send(now, batches, effects)
 
     def _check(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
         link = self._links.get(peer)
         if link is not None and now - link.heard_ns >= link.silence_ns:
-            self._down(now, link, effects)
+            self._declare_down(now, link, effects)
 
-    def _down(self, now: Nanos, link: Link, effects: Effects) -> None:
-        if not link.declared_down():
+    def _declare_down(self, now: Nanos, link: Link, effects: Effects) -> None:
+        if not link.declare_down():
             return
         in_flight = self._retransmission.withdraw(link.peer)
         effects.append(Notice(LINK_DOWN, link.peer))
-        self.outages.down(now, link.peer)
-        self.links_changed(now)
+        self.outages.on_down(now, link.peer)
+        self.on_links_changed(now)
         for forward in in_flight:
             self._tell(now, Failed(forward), effects)
         self._tell(now, LinkChanged(link.peer, False), effects)
@@ -161,8 +161,8 @@ class FailureDetector:
 def proves_outage(now: Nanos, link: Link) -> bool:
     """Whether packets that went unanswered, the last of them just now, are better explained by an outage than by loss.
 
-    Not if the neighbour was heard since it should have got the last packet. Then the ACK is lost, or late because a
-    host is busy, and to give the link up would only make more work for everyone.
+    They are not if the neighbour was heard after it should have received the last packet. Then the ACK is lost, or late
+    because a host is busy. Giving up the link would only cost all peers more work.
     """
     arrived = now - link.timeout_ns + link.delay_ns
     return link.unanswered.fails >= link.detection.multiplier and link.heard_ns <= arrived

@@ -29,7 +29,7 @@ class FragmentSender:
         failed: Callable[[Nanos, Forward, Effects], None],
         congested: Callable[[Nanos, Forward, Effects, bool], None],
     ) -> None:
-        """`wait` lets the next fragment wait for the congestion window, or returns False if there is no room."""
+        """`wait` queues the next fragment for the congestion window, and returns False if the queue is full."""
         self._me = config.peer
         self._tries = config.of(LinkSettings).transmissions
         self._links = links
@@ -39,26 +39,26 @@ class FragmentSender:
         self._congested = congested
 
     def send(self, now: Nanos, forward: Forward, effects: Effects) -> None:
-        """Send the first fragments of an event. Over a suspected link, one fragment tries first."""
+        """Send the first fragments of an event. Over a suspected link, send only one as a probe."""
         fragmented = FragmentedEvent(forward, self._in_flight.number())
         most = 1 if self._links[forward.peer].suspected else min(fragmented.count, IN_FLIGHT)
         while most and self._send_or_wait(now, fragmented, effects):
             most -= 1
 
     def send_next(self, now: Nanos, fragmented: FragmentedEvent, effects: Effects) -> None:
-        """Send the next fragment: the congestion window has let it through."""
+        """Send the next fragment, once the congestion window allows it."""
         link = self._links[fragmented.forward.peer]
         fragment = fragmented.take_next()
         tx = self._in_flight.begin(now + link.timeout_ns)
         self._in_flight.packets[tx] = (fragment, 1, now)
-        fragmented.begin(tx)
+        fragmented.add_in_flight(tx)
         self._transmit(now, link, fragment, tx, effects)
 
-    def answer(
+    def on_ack(
         self, now: Nanos, link: Link, tx: int, fragmented: FragmentedEvent, accepted: bool, effects: Effects
     ) -> Forward | None:
-        """An ACK of a fragment came. Return the event if the neighbour has accepted it."""
-        fragmented.answer(tx)
+        """Handle the ACK of a fragment. Return the event if the neighbour has accepted it."""
+        fragmented.on_ack(tx)
         forward = fragmented.forward
         if accepted:
             self.cancel(fragmented)
@@ -72,45 +72,45 @@ class FragmentSender:
                 break
         if not (
             fragmented.is_under_way or fragmented.over
-        ):  # fragments came to different incarnations of the neighbour
+        ):  # different incarnations of the neighbour received fragments
             effects.append(Notice("not-accepted", link.peer))
             self._failed(now, forward, effects)
         return None
 
-    def time_out(
+    def on_timeout(
         self, now: Nanos, link: Link, tx: int, fragment: FragmentInFlight, attempt: int, first: Nanos, effects: Effects
     ) -> bool:
-        """No ACK came for a transmission. True if the event is given up."""
+        """Send a fragment again after a timeout, or give up the event. Return whether it was given up."""
         forward = fragment.of.forward
         if attempt < max(forward.tries or self._tries, FRAGMENT_TRIES) and not is_expired(now, forward):
-            link.timed_out()
+            link.on_timeout()
             # ACKs of many fragments queue behind each other, so each repetition waits longer
             wait = link.timeout_ns << min(attempt, 3)
             self._in_flight.repeat(tx, fragment, attempt + 1, first, now + wait)
             self._transmit(now, link, fragment, tx, effects)
             return False
         self.cancel(fragment.of)
-        link.gave_up()
+        link.on_give_up()
         self._failed(now, forward, effects)
         return True
 
     def cancel(self, fragmented: FragmentedEvent) -> None:
-        """Send no more of an event, and wait for no more ACKs of its fragments."""
+        """Stop sending an event, and stop waiting for ACKs of its fragments."""
         released = fragmented.end()
         link = self._links.get(fragmented.forward.peer)
         for tx in released:
             if self._in_flight.remove(tx) and link is not None and link.sender is not None:
-                link.sender.released(FRAGMENT_SIZE)
+                link.sender.release(FRAGMENT_SIZE)
 
-    def to(self, peer: PeerId) -> list[FragmentedEvent]:
+    def events_to(self, peer: PeerId) -> list[FragmentedEvent]:
         """The events to a neighbour that have fragments in flight."""
-        return [packet.of for _, packet in self._in_flight.to(peer) if type(packet) is FragmentInFlight]
+        return [packet.of for _, packet in self._in_flight.packets_to(peer) if type(packet) is FragmentInFlight]
 
     def _send_or_wait(self, now: Nanos, fragmented: FragmentedEvent, effects: Effects) -> bool:
-        """Send the next fragment, or let it wait for the congestion window. False if neither is possible now."""
+        """Send the next fragment, or queue it for the congestion window. Return False if neither is possible now."""
         forward = fragmented.forward
         sender = self._links[forward.peer].sender
-        if sender is None or sender.take(now, FRAGMENT_SIZE):
+        if sender is None or sender.try_send(now, FRAGMENT_SIZE):
             self.send_next(now, fragmented, effects)
             return True
         if self._wait(now, fragmented):

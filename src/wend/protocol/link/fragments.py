@@ -3,13 +3,13 @@
 Events (`event_fragments.py`) and control messages (`control_fragments.py`) share this mechanism. They differ in what an
 ACK of a fragment promises, and so in what a receiver may do when memory runs out:
 
-- For an event, it promises nothing: another ACK says that the receiver accepted the whole event. So the receiver drops
-  the oldest incomplete event, acknowledges no more of its fragments, and the sender tries again or elsewhere.
-- For control, it promises that the fragment is held. So the receiver refuses further fragments, and the sender repeats
-  them. Only a message that has not grown for long is dropped, because its sender has given it up.
+- For an event, it promises nothing: another ACK confirms that the receiver accepted the whole event. So the receiver
+  may drop the oldest incomplete event and stop acknowledging its fragments. The sender then tries again or elsewhere.
+- For control, it promises that the fragment is stored. So the receiver refuses further fragments, and the sender
+  repeats them. The receiver drops only a message that has not grown for a long time: its sender has given it up.
 
-Memory for incomplete messages is bounded for each neighbour and in all. A neighbour that sends too much loses messages
-of its own before those of others.
+Memory for incomplete messages is bounded per neighbour and in total. A neighbour that sends too much loses its own
+messages before those of others.
 """
 
 from collections.abc import Hashable
@@ -26,24 +26,24 @@ from wend.protocol.ports import Notice, Refuse
 from wend.protocol.timers import Effects
 
 FRAGMENT_BYTES = 1_100
-"""Of an event. With headers, destinations and path it fits into one packet of almost every network."""
+"""The payload of an event fragment. With headers, destinations and path it fits one packet in almost every network."""
 CONTROL_FRAGMENT_BYTES = 16_000
 STALE_NS = 120 * SECOND
-"""Longer than any sender repeats a fragment."""
+"""When an incomplete message is stale: no sender repeats a fragment for this long."""
 _OVERHEAD_BYTES = 512
 _ENDED = 4096
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """How much a receiver accepts, and what it does beyond that."""
+    """How much a receiver stores, and whether it evicts messages when it is full."""
 
     fragment_bytes: int
     fragments: int
-    """Of one message."""
+    """The most fragments of one message."""
     neighbour_bytes: int
     total_bytes: int
     evicts: bool
-    """Whether the oldest message makes room for new ones."""
+    """Whether the oldest message is evicted to make room for new ones."""
 
 
 EVENTS = Limits(
@@ -63,7 +63,7 @@ CONTROL = Limits(
 
 
 def fragment_count(length: int, size: int) -> int:
-    """How many fragments of this size so many bytes make."""
+    """How many fragments of this size a message of this length needs."""
     return -(-length // size)
 
 
@@ -93,9 +93,9 @@ class PartialMessage:
         self.chunks: list[bytes] = [b""] * count
         self.missing = count
         self.size = _OVERHEAD_BYTES + 8 * count
-        """Bytes of memory, roughly."""
+        """Approximate memory in bytes."""
         self.first: Any = None
-        """The fragment with index 0, which came at `first_ns`."""
+        """The fragment with index 0, which arrived at `first_ns`."""
         self.first_ns: Nanos = 0
         self.grown_ns: Nanos = 0
 
@@ -110,20 +110,20 @@ class PartialMessage:
         if fragment.index == 0:
             self.first, self.first_ns = fragment, now
 
-    def joined(self) -> bytes:
+    def join(self) -> bytes:
         return b"".join(self.chunks)
 
 
 class _Sender:
-    """The messages of one neighbour."""
+    """The incomplete and recently ended messages of one neighbour."""
 
     __slots__ = ("ended", "partial", "size")
 
     def __init__(self) -> None:
         self.partial: dict[Hashable, PartialMessage] = {}
-        """The oldest first."""
+        """Incomplete messages by key, oldest first."""
         self.ended: dict[Hashable, tuple[int, bool]] = {}
-        """The number of the last message under a key, and whether it was complete. If not, it was dropped."""
+        """By key: the number of the last message that ended, and whether it was complete or dropped."""
         self.size = 0
 
 
@@ -147,14 +147,14 @@ class Reassembly:
 
     @property
     def size(self) -> int:
-        """Bytes of memory that incomplete messages take, roughly."""
+        """The approximate memory of incomplete messages, in bytes."""
         return self._size
 
     def accept(
         self, now: Nanos, sender: PeerId, key: Hashable, number: int, fragment: AnyFragment, effects: Effects
     ) -> bool:
-        """Hold a fragment. False if it is refused, and so must not be acknowledged."""
-        reason = self._refuses(sender, key, number, fragment)
+        """Store a fragment. Return False if it is refused, and so must not be acknowledged."""
+        reason = self._refusal(sender, key, number, fragment)
         if reason is None:
             known = self._senders.get(sender)
             if known is None:
@@ -179,7 +179,7 @@ class Reassembly:
         return reason is None
 
     def complete(self, sender: PeerId, key: Hashable) -> PartialMessage | None:
-        """Take a message out, if it is complete."""
+        """Remove and return a message if it is complete."""
         known = self._senders.get(sender)
         partial = None if known is None else known.partial.get(key)
         if known is None or partial is None or partial.missing:
@@ -187,18 +187,18 @@ class Reassembly:
         self._end(known, key, complete=True)
         return partial
 
-    def completed(self, sender: PeerId, key: Hashable) -> bool:
+    def was_completed(self, sender: PeerId, key: Hashable) -> bool:
         """Whether the last message under a key was complete."""
         known = self._senders.get(sender)
         return known is not None and known.ended.get(key, (0, False))[1]
 
     def forget(self, sender: PeerId) -> None:
-        """A new incarnation of a neighbour does not continue the messages of the former one."""
+        """Drop the messages of a neighbour that restarted: the new incarnation does not continue them."""
         known = self._senders.pop(sender, None)
         if known is not None:
             self._size -= known.size
 
-    def _refuses(self, sender: PeerId, key: Hashable, number: int, fragment: AnyFragment) -> RefusalCode | None:
+    def _refusal(self, sender: PeerId, key: Hashable, number: int, fragment: AnyFragment) -> RefusalCode | None:
         limits = self._limits
         if not 1 < fragment.count <= limits.fragments or not 0 <= fragment.index < fragment.count:
             return "invalid-fragment-index"

@@ -1,4 +1,4 @@
-"""What this peer says to one neighbour in hellos, and when the next hello is due. `hellos.py` makes the plan."""
+"""The plan of hellos to one neighbour: their content and when the next one is due. `hellos.py` makes the plan."""
 
 from wend.model.units import Nanos
 from wend.protocol.messages import FailureNews
@@ -12,28 +12,28 @@ class HelloPlan:
 
     def __init__(self) -> None:
         self.mode: object = None
-        """The mode of the schedule that the plan is for; None if the link has changed since."""
+        """The mode of the schedule for which the plan was made; None if the link has changed since."""
         self.within_ns: Nanos = 0
-        """The silence that the next hello announces."""
+        """The longest silence that the next hello announces."""
         self.interval_ns: Nanos = 0
         """How long after the last packet the next hello is due."""
         self.early_ns: Nanos = 0
-        """How long after the last packet it may go together with others."""
+        """How long after the last packet the next hello may be sent early, together with others."""
         self.stretch = 1
-        """How many times longer than planned the announced silence is."""
+        """The factor by which the announced silence exceeds the planned one."""
         self.after_ns: Nanos = 0
-        """How long after the next hello the one after it is due."""
+        """How long after the next hello the following one is due."""
         self.announced_ns: Nanos = 0
         """The longest silence that the last hello announced; 0 before the first one."""
         self.is_repetition = False
-        """Whether the next hello says what the last one said, if this peer hears the neighbour."""
+        """Whether the next hello repeats the last one, if this peer hears the neighbour."""
         self.last_news: tuple[FailureNews, ...] = ()
         """The news of the last hello."""
         self._reports_silence = False
 
     @property
     def reports_silence(self) -> bool:
-        """Whether the last hello said that this peer does not hear the neighbour."""
+        """Whether the last hello reported that this peer does not hear the neighbour."""
         return self._reports_silence
 
     def set(
@@ -44,17 +44,17 @@ class HelloPlan:
         self.is_repetition = within_ns == self.announced_ns and not self._reports_silence
 
     def discard(self) -> None:
-        """Something has changed, so the next hello needs a new plan."""
+        """Discard the plan: something has changed, so the next hello needs a new one."""
         self.mode = None
 
     def announce(self, within_ns: Nanos, heard: bool) -> None:
-        """A hello leaves: it says whether this peer hears the neighbour, and how soon it will speak again."""
+        """Record a hello as sent, with whether it reports hearing the neighbour and the silence that it announces."""
         self._reports_silence = not heard
         self.announced_ns = within_ns
         self.mode = None
 
     def retract_silence(self) -> bool:
-        """A packet came. True if the neighbour has to learn that it is heard again, since the last hello denied it."""
+        """Plan a hello that retracts the last one if that denied hearing the neighbour. Return whether it did."""
         if not self._reports_silence:
             return False
         self._reports_silence = False
@@ -62,5 +62,5 @@ class HelloPlan:
         return True
 
     def tell(self, news: tuple[FailureNews, ...]) -> None:
-        """A hello with this news leaves."""
+        """Record that a hello with this news is sent."""
         self.last_news = news

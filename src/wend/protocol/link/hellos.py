@@ -3,21 +3,21 @@
 Each side of a link sends something at least once per detection time: data, an ACK or, on a quiet link, a `Hello`. Some
 links get hellos more often:
 
-- Twice per detection time if the peer has carried an event lately. Most late events were sent into an outage that
-  the sender did not know of yet.
-- Twice over a link that is down, so that its peers soon know when it is up again.
+- Twice per detection time if the peer has carried an event recently. Most late events were sent into an outage that
+  the sender had not detected yet.
+- Twice over a link that is down, so that its peers soon notice when it is up again.
 - Two or three times over a link that loses packets, so that one missing packet proves nothing.
 
 A peer that has carried no event for a while is idle: it sends one hello in three detection times, until the next event.
 
-A peer whose host is busy announces longer silences than it plans, so that its neighbours do not take the time for which
-it does not run for outages. It does the same over a link whose packets wait in queues of the network: the next one may
-come later than the one before by the whole length of a queue.
+A peer whose host is busy announces longer silences than it plans, so that its neighbours do not mistake the times when
+it does not run for outages. It does the same over a link whose packets wait in queues of the network: the delay between
+two packets may then vary by the whole length of a queue.
 
-A hello announces how soon its receiver hears from the sender again. A longer silence means an outage, so the receiver
-knows of it within the detection time plus the link's delay, and mostly within half of that, with fewer packets than BFD
-sends (RFC 5880; `drivers/sim/detection.py` measures both). A hello also tells whether its sender hears the receiver, so
-both ends know of a link that is dead in one direction.
+A hello announces when the sender will transmit again at the latest. A longer silence means an outage. So the receiver
+detects an outage within the detection time plus the delay of the link, usually within half of that, and with fewer
+packets than BFD sends (RFC 5880; `drivers/sim/detection.py` measures both). A hello also reports whether its sender
+hears the receiver, so both ends learn that a link is dead in one direction.
 """
 
 from wend.model.events import PeerId
@@ -36,19 +36,19 @@ _IDLE_NS = 10 * SECOND
 _IDLE_PERIODS = 3
 """Detection times between two hellos of an idle peer."""
 _BUSY_NS = 10 * SECOND
-"""How long after a pause a peer believes that its host is as busy."""
+"""How long after a pause a peer considers its host busy."""
 _MAX_STRETCH = 8
 _EARLY = 3
-"""A hello that is due within this fraction of its interval is sent now, together with others."""
+"""A hello that is due within 1 / this of its interval is sent now, together with others."""
 
 Batch = tuple[bool, Nanos, list[PeerId]]
-"""Hellos that are due: whether their sender hears the receivers, how soon it speaks again, and the receivers."""
+"""Hellos that are due: whether their sender hears the receivers, the silence that they announce, and the receivers."""
 
 
 class HelloMode:
-    """The silence that hellos announce: over links that are up and over others, by `detect_multiplier` - 1.
+    """The silences that hellos announce over links that are up and over others, by `detect_multiplier` - 1.
 
-    A plan holds for one object of this class. A tuple would not do: compiled code makes a new one at every use.
+    A plan is valid for one object of this class. A tuple would not work: compiled code makes a new one at every use.
     """
 
     __slots__ = ("others", "up")
@@ -66,41 +66,41 @@ class HelloSchedule:
         self._incarnation = config.incarnation
         detection = settings.detection_ns
         announced = (_IDLE_PERIODS * detection, *(detection // times for times in (1, 2, 3)))
-        """The silence that a hello announces, by the number of hellos per detection time; first, that of idle peers."""
+        """The announced silence by the number of hellos per detection time; first, that of idle peers."""
         active = (announced[2], announced[2], announced[3])
         self._idle = HelloMode((announced[0], announced[2], announced[3]), active)
         self._quiet = HelloMode(announced[1:], active)
         self._active = HelloMode(active, active)
         self._longest = announced[:2]
-        """The longest silence of an idle peer and of another."""
+        """The longest silence of an idle peer, and that of an active one."""
         self._margin_ns = settings.margin_ns
         self._intervals = {within: _interval(within, settings.margin_ns) for within in announced}
         self._stretch = 1
-        """How many times the planned silence a hello announces; a power of two."""
+        """The factor by which announced silences exceed planned ones; a power of two."""
         self._busy_ns: Nanos = 0
-        """Until when it stays so."""
+        """Until when `_stretch` applies."""
         self._hellos: dict[tuple[bool, Nanos], Hello] = {}
-        """Most hellos are equal, so each is made once."""
+        """Hellos by content. Most are equal, so each is made once."""
         self._told: News = ()
         self._with_news: dict[tuple[bool, Nanos], Hello] = {}
-        """The same for those with the present news."""
+        """Hellos with the current news, by content."""
         self._patience = detection // 2
-        """How long after news a link with data in transit gets a hello all the same."""
+        """How long after news changed a link gets a hello even if data is in transit over it."""
         self._used_ns: Nanos = -_ACTIVE_NS
         self._idle_ns: Nanos = _IDLE_NS
 
     def begin(self, now: Nanos) -> None:
         self._idle_ns = now + _IDLE_NS
 
-    def used(self, now: Nanos) -> bool:
-        """An event came or went. True if the peer was idle: then it must announce shorter silences at once."""
+    def on_event(self, now: Nanos) -> bool:
+        """Record an event. Return whether the peer was idle, and so has to announce shorter silences at once."""
         was_idle = now >= self._idle_ns
         self._used_ns = now
         self._idle_ns = now + _IDLE_NS
         return was_idle
 
-    def paused(self, now: Nanos, ns: Nanos) -> bool:
-        """This peer did not run for this time. True if it has to announce longer silences at once."""
+    def on_pause(self, now: Nanos, ns: Nanos) -> bool:
+        """Allow for a pause of this peer. Return whether it has to announce longer silences at once."""
         stretch = self._stretch_for(2 * ns)
         if stretch < self._stretch or stretch == 1:
             return False
@@ -110,9 +110,9 @@ class HelloSchedule:
         self._set_stretch(now, stretch)
         return True
 
-    def delayed(self, link: Link) -> bool:
-        """Packets over a link wait for long in queues of the network. True if the peer has to announce longer silences
-        over it at once."""
+    def on_delay(self, link: Link) -> bool:
+        """Allow for packets that wait long in queues of the network. Return whether the peer has to announce longer
+        silences over the link at once."""
         stretch = link.hellos.stretch
         if self._stretch_for(link.spread_ns) > stretch:
             link.hellos.discard()
@@ -122,12 +122,12 @@ class HelloSchedule:
         return False
 
     def _lateness_ns(self, stretch: int) -> Nanos:
-        """By how much a packet may be late if silences are this many times as long as planned."""
+        """How late a packet may be if announced silences exceed planned ones by this factor."""
         within = self._active.up[0]
         return FOREVER if stretch == _MAX_STRETCH else within * stretch - self._intervals[within]
 
     def _stretch_for(self, ns: Nanos) -> int:
-        """How many times longer silences must be if packets may be late by so much."""
+        """The factor by which silences must be longer if packets may be this late."""
         stretch = 1
         while self._lateness_ns(stretch) < ns:
             stretch *= 2
@@ -139,14 +139,14 @@ class HelloSchedule:
         for link in self._links.values():
             link.hellos.discard()
 
-    def due(self, now: Nanos, silent: list[Link], batches: list[Batch]) -> Nanos:
-        """Find the hellos that are due, and those that soon will be, so that one wake-up does for all links.
+    def collect_due(self, now: Nanos, silent: list[Link], batches: list[Batch]) -> Nanos:
+        """Collect the hellos that are due now or soon, so that one wake-up serves all links.
 
-        Returns the time of the next one. Adds the links that no longer seem up to `silent`.
+        Return the time of the next one. Add the links that no longer seem up to `silent`.
         """
         mode = self._mode(now)
         again = now + self._longest[0 if now >= self._idle_ns else 1]
-        news, forced_ns = self._outgoing(now)
+        news, forced_ns = self._news_to_send(now)
         last_within, last_heard = -1, True
         peers: list[PeerId] = []
         for link in self._links.values():
@@ -157,7 +157,7 @@ class HelloSchedule:
             news_ns = FOREVER if plan.last_news is news else forced_ns
             if link.sent_ns + plan.early_ns <= now or news_ns <= now:
                 heard = silence <= link.silence_ns + 2 * link.delay_ns
-                link.said_hello(now, plan.within_ns, heard)
+                link.announce(now, plan.within_ns, heard)
                 if plan.within_ns != last_within or heard != last_heard:
                     peers, last_within, last_heard = [], plan.within_ns, heard
                     batches.append((heard, last_within, peers))
@@ -169,26 +169,26 @@ class HelloSchedule:
                     due = news_ns
             if due < again:  # noqa: PLR1730
                 again = due
-            if link.up and (silence > link.silence_ns or not link.heard_by_neighbour):
+            if link.is_up and (silence > link.silence_ns or not link.heard_by_neighbour):
                 silent.append(link)
         return again
 
     def _mode(self, now: Nanos) -> HelloMode:
-        """What hellos announce now. After a while without pauses the host no longer counts as busy."""
+        """The silences that hellos announce now. After a while without pauses, the host no longer counts as busy."""
         if self._stretch > 1 and now > self._busy_ns:
             self._set_stretch(now, self._stretch // 2)
         if now - self._used_ns < _ACTIVE_NS:
             return self._active
         return self._idle if now >= self._idle_ns else self._quiet
 
-    def _outgoing(self, now: Nanos) -> tuple[News, Nanos]:
-        """The news of this moment, and when links with data in transit have to get it."""
+    def _news_to_send(self, now: Nanos) -> tuple[News, Nanos]:
+        """The current news, and when links with data in transit have to get it."""
         if self._news is None:
             return (), 0
         return self._news.outgoing(now), self._news.told_ns + self._patience
 
     def send(self, now: Nanos, batches: list[Batch], effects: Effects) -> None:
-        """Send hellos that are due, with the news of this moment."""
+        """Send hellos that are due, with the current news."""
         links = self._links
         for heard, within, peers in batches:
             hello = self.hello(now, heard, within)
@@ -213,12 +213,12 @@ class HelloSchedule:
 
     def _plan(self, link: Link, mode: HelloMode) -> None:
         """Plan the next hello over a link. The plan holds until the mode or the link changes."""
-        planned = (mode.up if link.up else mode.others)[link.detection.multiplier - 1]
+        planned = (mode.up if link.is_up else mode.others)[link.detection.multiplier - 1]
         stretch = max(self._stretch, self._stretch_for(link.spread_ns))
-        # a shorter interval that was announced holds until the next hello
+        # a shorter interval that was announced applies until the next hello
         announced = min(planned, link.hellos.announced_ns)
         interval = 0
-        if announced and stretch == link.hellos.stretch:  # else the neighbour has to know at once
+        if announced and stretch == link.hellos.stretch:  # else the neighbour has to be notified at once
             interval = self._intervals.get(announced) or _interval(announced, self._margin_ns)
         early = interval - interval // _EARLY
         link.hellos.set(mode, planned * stretch, stretch, interval, early, self._intervals[planned])
@@ -227,6 +227,6 @@ class HelloSchedule:
 
 
 def _interval(within: Nanos, margin: Nanos) -> Nanos:
-    """How long to wait before the next hello, so that it comes in time from a busy host, too."""
+    """How long to wait before the next hello, so that it arrives in time even from a busy host."""
     late = max(margin, within // 4) if margin else 0
     return max(within // 4, within - late, 1)

@@ -1,4 +1,4 @@
-"""The packets of a peer that wait for an ACK: their numbers, attempts and timers."""
+"""The packets of a peer that are not acknowledged yet: their numbers, attempts and timers."""
 
 from collections.abc import Callable
 from heapq import heappop, heappush
@@ -38,12 +38,12 @@ class PacketsInFlight:
         """By number: a packet, its transmissions so far, and the time of the first one."""
 
     def number(self) -> int:
-        """A number that no packet has."""
+        """Return a number that no packet has."""
         self.tx = tx = self.tx + 1
         return tx
 
     def begin(self, timeout_at: Nanos) -> int:
-        """Wait until a time for an ACK of a new packet, which the caller adds to `packets` by the number returned."""
+        """Start the ACK timer of a new packet. The caller adds the packet to `packets` under the number returned."""
         self.tx = tx = self.tx + 1
         timers = self._timers
         timers.count = count = timers.count + 1
@@ -51,19 +51,19 @@ class PacketsInFlight:
         return tx
 
     def repeat(self, tx: int, packet: Packet, attempt: int, first: Nanos, timeout_at: Nanos) -> None:
-        """Wait until a time for an ACK of another transmission."""
+        """Start the ACK timer of another transmission."""
         self.packets[tx] = (packet, attempt, first)
         self._timers.at(timeout_at, self._on_timeout, tx)
 
     def wait_until(self, time: Nanos, tx: int) -> None:
-        """Wait longer for an ACK, without another transmission."""
+        """Extend the ACK timer without another transmission."""
         self._timers.at(time, self._on_timeout, tx)
 
     def remove(self, tx: int) -> bool:
-        """Stop waiting for an ACK. False if nobody waits for it."""
+        """Stop waiting for an ACK. Return False if the packet is not in flight."""
         return self.packets.pop(tx, None) is not None
 
-    def to(self, peer: PeerId) -> list[tuple[int, Packet]]:
+    def packets_to(self, peer: PeerId) -> list[tuple[int, Packet]]:
         """The packets to a neighbour, with their numbers."""
         return [(tx, packet) for tx, (packet, _, _) in self.packets.items() if packet.peer == peer]
 
@@ -76,7 +76,7 @@ class PacketsInFlight:
                 self.clear_timers()
 
     def clear_timers(self) -> None:
-        """Drop the next timers if their packets are acknowledged, so that nobody is woken for them."""
+        """Drop the next timers if their packets are acknowledged, to avoid useless wake-ups."""
         timers, packets, on_timeout = self._timers.heap, self.packets, self._on_timeout
         while timers and timers[0][2] is on_timeout and timers[0][3] not in packets:
             heappop(timers)

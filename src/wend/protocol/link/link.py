@@ -1,45 +1,44 @@
-"""A link to one neighbour: its state, its estimates, and the packets that came over it.
+"""A link to one neighbour: its state, its estimates, and which packets arrived over it.
 
-The state is that of an automaton with two sides. This peer judges the direction from the neighbour itself; the
-neighbour's hellos and ACKs judge the other direction, and only they can end `one-way`. Peers without the failure
-detector know no `down`.
+The state covers both directions. This peer itself judges the direction from the neighbour. The neighbour's hellos and
+ACKs judge the other direction, and only they can end `one-way`. Peers without the failure detector do not use `down`.
 
-                 new_incarnation              gave_up, said_hello            declared_down
+                begin_incarnation           on_give_up, announce            declare_down
         unknown ─────────────────▶ up ─────────────────────────────▶ suspected ───────────▶ down
                                    ◀─────────────────────────────              ◀───────────
-                                               cleared                           restored
+                                           clear_suspicion                       restore
 
-                        hello, said_not_hearing          hello, acknowledged
+                       on_hello, on_not_hearing            on_hello, on_ack
                       any state ───────▶ one-way ──────────────────────────▶ the state that it would have without
 
-    from       to         method           the caller, and what happened
-    unknown    up         new_incarnation  LinkLayer: a message names the neighbour's incarnation for the first time
-    unknown    suspected  gave_up          Retransmission: all transmissions of a packet went unanswered
-    up         suspected  gave_up
-    unknown    suspected  said_hello       HelloSchedule: it tells the neighbour that it has been silent for too long
-    up         suspected  said_hello
-    unknown    down       declared_down    FailureDetector: silence or unanswered packets prove an outage
-    up         down       declared_down
-    suspected  down       declared_down
-    down       suspected  restored         FailureDetector: a packet came, and routing hears of it
-    suspected  up         cleared          LinkLayer: a packet came
-    suspected  unknown    cleared
-    unknown    one-way    hello            LinkLayer: the neighbour says that it does not hear this peer
-    up         one-way    hello
-    suspected  one-way    hello
-    down       one-way    hello
-    down       one-way    said_not_hearing LinkLayer: the same, in a hello that comes while the link is down
-    one-way    unknown    hello            LinkLayer: the neighbour says that it hears this peer
-    one-way    up         hello
-    one-way    suspected  hello
-    one-way    down       hello
-    one-way    unknown    acknowledged     Retransmission: an ACK came, so the neighbour hears this peer
-    one-way    up         acknowledged
-    one-way    suspected  acknowledged
-    one-way    down       acknowledged
+    from       to         method             the caller, and what happened
+    unknown    up         begin_incarnation  LinkLayer: a message has the neighbour's incarnation for the first time
+    unknown    suspected  on_give_up         Retransmission: all transmissions of a packet went unanswered
+    up         suspected  on_give_up
+    unknown    suspected  announce           HelloSchedule: a hello reports that the neighbour is silent for too long
+    up         suspected  announce
+    unknown    down       declare_down       FailureDetector: silence or unanswered packets prove an outage
+    up         down       declare_down
+    suspected  down       declare_down
+    down       suspected  restore            FailureDetector: a packet arrived, and routing is notified
+    suspected  up         clear_suspicion    LinkLayer: a packet arrived
+    suspected  unknown    clear_suspicion
+    unknown    one-way    on_hello           LinkLayer: the neighbour reports that it does not hear this peer
+    up         one-way    on_hello
+    suspected  one-way    on_hello
+    down       one-way    on_hello
+    down       one-way    on_not_hearing     LinkLayer: the same, in a hello that arrives while the link is down
+    one-way    unknown    on_hello           LinkLayer: the neighbour reports that it hears this peer
+    one-way    up         on_hello
+    one-way    suspected  on_hello
+    one-way    down       on_hello
+    one-way    unknown    on_ack             Retransmission: an ACK proves that the neighbour hears this peer
+    one-way    up         on_ack
+    one-way    suspected  on_ack
+    one-way    down       on_ack
 
 Only methods of `Link` change a link, and only methods of a part change that part: `hello_plan.py`, `detection_time.py`,
-`unanswered.py`, `estimator.py` and, for congestion control, `send_queue.py`.
+`unanswered.py`, `estimator.py` and, for congestion control, `link_sender.py`.
 """
 
 from enum import Enum
@@ -51,7 +50,7 @@ from wend.protocol.config import LinkSettings, PeerConfig
 from wend.protocol.link.detection_time import DetectionTime
 from wend.protocol.link.estimator import LinkEstimator
 from wend.protocol.link.hello_plan import HelloPlan
-from wend.protocol.link.send_queue import LinkSender
+from wend.protocol.link.link_sender import LinkSender
 from wend.protocol.link.unanswered import UnansweredPackets
 from wend.protocol.link.window import SequenceWindow
 from wend.protocol.messages import Hello
@@ -62,26 +61,47 @@ host takes longer than the link: it may not run for tens of milliseconds."""
 
 
 class NeighbourState(Enum):
-    """What a peer believes of a link."""
+    """The state of a link, as a peer believes it to be."""
 
     UNKNOWN = "unknown"
-    """The neighbour has not said its incarnation yet. Events may still go over the link."""
+    """The incarnation of the neighbour is not known yet. Events may already be sent over the link."""
     UP = "up"
     SUSPECTED = "suspected"
     """A packet went unanswered, or the neighbour is silent. The next packet from it ends the suspicion."""
     DOWN = "down"
     """The failure detector has declared an outage. The next packet from the neighbour ends it, unless the neighbour
-    says that it does not hear this peer."""
+    reports that it does not hear this peer."""
     ONE_WAY = "one-way"
-    """The neighbour says that it does not hear this peer. The next ACK, or a hello that says it does, ends that."""
+    """The neighbour reports that it does not hear this peer, until an ACK or another hello proves the contrary."""
 
 
 class Link:
     __slots__ = (
-        "allows_for_queues", "answers", "control_discount_ns", "delay_ns", "detection", "estimator",
-        "heard_by_neighbour", "heard_ns", "hellos", "incarnation", "last_hello", "missed", "not_hearing_ns", "path",
-        "peer", "reliability", "sender", "sent_ns", "silence_ns", "suspected", "timeout_ns", "transmitted",
-        "unanswered", "up", "window",
+        "allows_for_queues",
+        "answers",
+        "control_discount_ns",
+        "delay_ns",
+        "detection",
+        "estimator",
+        "heard_by_neighbour",
+        "heard_ns",
+        "hellos",
+        "incarnation",
+        "is_up",
+        "last_hello",
+        "missed",
+        "not_hearing_ns",
+        "path",
+        "peer",
+        "reliability",
+        "sender",
+        "sent_ns",
+        "silence_ns",
+        "suspected",
+        "timeout_ns",
+        "transmitted",
+        "unanswered",
+        "window",
     )  # fmt: skip
 
     def __init__(
@@ -101,43 +121,43 @@ class Link:
         margin_ns = settings.margin_ns + wait_ns
         self.peer = peer
         self.path: Path = ()
-        """The routers on the link's path in the underlay, if they are known."""
+        """The routers on the underlay path of the link, if they are known."""
         self.delay_ns = delay_ns
         self.reliability = reliability
         self.timeout_ns = delays * delay_ns + margin_ns
         """How long to wait for an ACK of data. Control waits `control_discount_ns` less."""
         self.control_discount_ns = 0 if control_waits else wait_ns
         self.allows_for_queues = settings.estimator == "nominal" and wait_ns > 0
-        """Whether the timeout allows for the longest queue: then a longer wait shows a loss."""
+        """Whether the timeout allows for the longest queue, so that a longer wait indicates a loss."""
         self.estimator: LinkEstimator | None = None
-        """None if the peer trusts nominal values."""
+        """None if the peer uses nominal values."""
         if settings.estimator == "measured":
             self.estimator = LinkEstimator(delay_ns, reliability, delays, margin_ns, FLOOR_MARGINS * settings.margin_ns)
             self.timeout_ns = self.estimator.timeout_ns
         self.incarnation = 0
-        """That of the neighbour; 0 before it is known."""
+        """The incarnation of the neighbour; 0 before it is known."""
         self.window = SequenceWindow()
-        """Which data packets of the neighbour's incarnation came."""
+        """The numbers of the data packets received from the current incarnation of the neighbour."""
         self.last_hello: Hello | None = None
-        """The neighbour's last hello, unless something happened since that a repetition would change."""
-        self.up = True
+        """The neighbour's last hello; None if a repetition of it would no longer be without effect."""
+        self.is_up = True
         """Whether the failure detector has not declared the link down."""
         self.heard_by_neighbour = True
-        """Whether the neighbour says that it hears this peer."""
+        """Whether the neighbour reports that it hears this peer."""
         self.not_hearing_ns = now
-        """When it last said that it does not."""
+        """When the neighbour last reported that it does not hear this peer."""
         self.suspected = False
-        """Whether the next packet from the neighbour is news: it ends a suspicion or an outage."""
+        """Whether the next packet from the neighbour ends a suspicion or an outage."""
         self.missed = False
-        """Whether the neighbour missed control that nobody repeats: it needs everything anew when it is heard again."""
+        """Whether the neighbour missed control that is no longer repeated: it needs the full state when heard again."""
         self.heard_ns = self.sent_ns = now
-        """When the last packet came, and when the last one left."""
+        """When the last packet arrived, and when the last one was sent."""
         self.transmitted = self.answers = 0
-        """Transmissions of data, and ACKs for them."""
+        """How many transmissions of data were sent, and how many ACKs for them arrived."""
         self.unanswered = UnansweredPackets()
         self.hellos = HelloPlan()
         self.sender = sender
-        """Its congestion window and send queue; None if no strategy asks for congestion control."""
+        """The congestion window and send queue of the link; None without congestion control."""
         self.detection = DetectionTime(settings.detection_ns, reliability)
         self.silence_ns = self.detection.silence_ns
         """The longest silence of a link that is up."""
@@ -146,7 +166,7 @@ class Link:
     def state(self) -> NeighbourState:
         if not self.heard_by_neighbour:
             return NeighbourState.ONE_WAY
-        if not self.up:
+        if not self.is_up:
             return NeighbourState.DOWN
         if self.suspected:
             return NeighbourState.SUSPECTED
@@ -159,93 +179,93 @@ class Link:
 
     @property
     def price_ns(self) -> Nanos:
-        """What routing adds to the delay of the link, because it is full."""
+        """The cost that routing adds to the delay of a congested link."""
         return 0 if self.sender is None else self.sender.price_ns
 
     @property
     def spread_ns(self) -> Nanos:
-        """By how much round trips differed of late, because packets waited for others."""
+        """The range of recent round trips, which differ because packets waited in queues."""
         return 0 if self.sender is None or self.estimator is None else self.sender.controller.spread_ns
 
     def seems_up(self, now: Nanos) -> bool:
-        """For strategies that use the failure detector: both directions work, as far as is known now."""
-        return self.up and self.heard_by_neighbour and now - self.heard_ns <= self.silence_ns
+        """Whether both directions seem to work. For strategies that use the failure detector."""
+        return self.is_up and self.heard_by_neighbour and now - self.heard_ns <= self.silence_ns
 
     def heard_lately(self, now: Nanos) -> bool:
-        """The same for the direction from the neighbour alone."""
-        return self.up and now - self.heard_ns <= self.silence_ns
+        """Whether the direction from the neighbour seems to work."""
+        return self.is_up and now - self.heard_ns <= self.silence_ns
 
     # ---------------------------------------------------------------- packets
 
     def note_heard(self, now: Nanos) -> None:
-        """A packet of the neighbour came."""
+        """Record that a packet arrived from the neighbour."""
         self.heard_ns = now
 
     def note_sent(self, now: Nanos) -> None:
-        """A packet to the neighbour leaves."""
+        """Record that a packet is sent to the neighbour."""
         self.sent_ns = now
 
     def note_transmission(self, now: Nanos) -> None:
-        """Data for the neighbour leaves."""
+        """Record that data is sent to the neighbour."""
         self.sent_ns = now
         self.transmitted += 1
 
-    def paused(self, now: Nanos, ns: Nanos) -> None:
-        """This peer did not run for this time, so it could not hear the neighbour."""
+    def on_pause(self, now: Nanos, ns: Nanos) -> None:
+        """Allow for a pause of this peer, in which it could not hear the neighbour."""
         self.heard_ns = min(now, self.heard_ns + ns)
         if self.sender is not None:
-            self.sender.controller.paused(now, ns)
+            self.sender.controller.on_pause(now, ns)
 
-    def answered(self, round_trip_ns: Nanos, retransmitted: bool, is_data: bool = True) -> None:
-        """Measure the link by an ACK that came this long after the first transmission."""
+    def measure(self, round_trip_ns: Nanos, retransmitted: bool, is_data: bool = True) -> None:
+        """Update the estimates by an ACK that arrived this long after the first transmission."""
         if is_data:
             self.answers += 1
         estimator = self.estimator
         if estimator is not None:
-            estimator.answered(round_trip_ns, retransmitted)
+            estimator.count_ack(round_trip_ns, retransmitted)
             self.delay_ns, self.timeout_ns = estimator.delay_ns, estimator.timeout_ns
 
-    def timed_out(self) -> None:
-        """No ACK came for a transmission. Over a link that is down, that says nothing about loss."""
-        if self.up:
-            self.unanswered.time_out()
+    def on_timeout(self) -> None:
+        """Count a transmission without an ACK, unless the link is down: then it is no evidence of loss."""
+        if self.is_up:
+            self.unanswered.count_timeout()
             if self.estimator is not None:
-                self.estimator.unanswered()
+                self.estimator.count_unanswered()
 
-    def gave_up(self, is_data: bool = True) -> None:
-        """No ACK came for the last transmission of a packet, or for one of control."""
-        self.unanswered.give_up(is_data=is_data, is_up=self.up)
-        if self.up and self.estimator is not None:
-            self.estimator.unanswered()
+    def on_give_up(self, is_data: bool = True) -> None:
+        """Suspect the link, since the last transmission of a packet, or one of control, was not acknowledged."""
+        self.unanswered.count_given_up(is_data=is_data, is_up=self.is_up)
+        if self.is_up and self.estimator is not None:
+            self.estimator.count_unanswered()
         self.suspected = True
 
-    def missed_control(self) -> None:
-        """Retransmission stopped repeating control that the neighbour did not acknowledge."""
+    def on_control_given_up(self) -> None:
+        """Note that the neighbour needs the full state, since control to it is no longer repeated."""
         self.missed = True
 
-    # ---------------------------------------------------------------- what the neighbour says
+    # ---------------------------------------------------------------- what the neighbour reports
 
-    def new_incarnation(self, incarnation: int) -> bool:
-        """The neighbour numbers its packets anew. True if it restarted, False if this is the first contact."""
+    def begin_incarnation(self, incarnation: int) -> bool:
+        """Begin a new incarnation of the neighbour. Return True if it restarted, False at the first contact."""
         restarted = self.incarnation != 0
         self.incarnation = incarnation
         self.last_hello = None
         self.window = SequenceWindow()
         return restarted
 
-    def ended(self) -> None:
-        """The peer is no longer a neighbour."""
+    def end(self) -> None:
+        """End the link, since the peer is no longer a neighbour."""
         self.last_hello = None
 
-    def hello(self, hello: Hello) -> bool:
-        """The neighbour says whether it hears this peer, and how soon it will speak again (0: no change).
+    def on_hello(self, hello: Hello) -> bool:
+        """Handle a hello: whether the neighbour hears this peer, and the silence that it announces (0: no change).
 
-        True if the former is news.
+        Return whether the neighbour has started or stopped hearing this peer.
         """
         self.last_hello = hello
         within_ns = hello.within_ns
         if within_ns and within_ns != self.detection.promised_ns:
-            self.promised(within_ns)
+            self.on_promise(within_ns)
         if not hello.hearing:
             self.not_hearing_ns = self.heard_ns
         if hello.hearing == self.heard_by_neighbour:
@@ -253,34 +273,34 @@ class Link:
         self.heard_by_neighbour = hello.hearing
         return True
 
-    def promised(self, within_ns: Nanos) -> None:
-        """The neighbour says how soon it will speak again."""
+    def on_promise(self, within_ns: Nanos) -> None:
+        """Adopt the longest silence that the neighbour announces."""
         self.detection.promise(within_ns)
         self.silence_ns = self.detection.silence_ns
 
-    def said_not_hearing(self) -> None:
-        """The neighbour says that it does not hear this peer. If the link is down, that is no news to anybody: the
+    def on_not_hearing(self) -> None:
+        """Record that the neighbour of a link that is down does not hear this peer. No notification is needed: the
         outage goes on in the other direction."""
-        if not self.up:
+        if not self.is_up:
             self.heard_by_neighbour = False
             self.not_hearing_ns = self.heard_ns
 
     def needs_probe(self, now: Nanos) -> bool:
-        """Whether the neighbour may hear this peer again, and the hello that says so is lost: it would have come by
-        now. Data of the neighbour suppresses further hellos, so this peer has to ask for an ACK."""
-        if self.up or self.heard_by_neighbour:
+        """Whether the neighbour may hear this peer again, but the hello that reports it is lost, since it is overdue.
+        Data from the neighbour suppresses further hellos, so this peer has to ask for an ACK."""
+        if self.is_up or self.heard_by_neighbour:
             return False
         return now - self.not_hearing_ns > self.silence_ns + self.timeout_ns
 
-    def acknowledged(self) -> None:
-        """An ACK came, so the neighbour hears this peer."""
+    def on_ack(self) -> None:
+        """Record that the neighbour hears this peer, as its ACK proves."""
         self.last_hello = None
         self.heard_by_neighbour = True
 
     # ---------------------------------------------------------------- suspicions and outages
 
-    def said_hello(self, now: Nanos, within_ns: Nanos, heard: bool) -> None:
-        """This peer says whether it hears the neighbour, and how soon it will speak again."""
+    def announce(self, now: Nanos, within_ns: Nanos, heard: bool) -> None:
+        """Record a hello to the neighbour: whether this peer hears it, and the silence announced."""
         self.sent_ns = now
         if heard and self.hellos.is_repetition:
             return
@@ -288,11 +308,11 @@ class Link:
             self.suspected = True
         self.hellos.announce(within_ns, heard)
 
-    def declared_down(self) -> bool:
-        """An outage has begun. False if that is known. Packets that it swallowed say nothing about loss."""
-        if not self.up:
+    def declare_down(self) -> bool:
+        """Declare an outage, and discount the packets lost in it. Return False if the link is down already."""
+        if not self.is_up:
             return False
-        self.up = False
+        self.is_up = False
         self.suspected = True
         self.hellos.discard()
         self.unanswered.excuse()
@@ -302,22 +322,22 @@ class Link:
             self.estimator.forgive(self.unanswered.fails)
         return True
 
-    def restored(self) -> bool:
-        """A packet came. True if that ends an outage: not over a link that is dead in the other direction.
+    def restore(self) -> bool:
+        """End an outage, since a packet arrived. Return False if there is none, or the other direction is still dead.
 
-        RFC 5880 asks for a three-way handshake too. Without it, such a link would go down and up again and again.
+        RFC 5880 also requires a three-way handshake. Without it, a link that is dead in one direction would flap.
         """
-        if self.up or not self.heard_by_neighbour:
+        if self.is_up or not self.heard_by_neighbour:
             return False
-        self.up = True
+        self.is_up = True
         self.hellos.discard()
         if self.sender is not None:
             self.sender.restart(self.heard_ns)
         return True
 
-    def cleared(self) -> bool:
-        """A packet came over a link that is not down. True if the neighbour missed control earlier."""
-        if not self.up:
+    def clear_suspicion(self) -> bool:
+        """Clear the suspicion of a link that is not down. Return whether the neighbour missed control earlier."""
+        if not self.is_up:
             return False
         missed, self.missed = self.missed, False
         self.suspected = False
@@ -327,12 +347,12 @@ class Link:
     # ---------------------------------------------------------------- what this peer measures
 
     def forgive_losses(self) -> None:
-        """Discount what went unanswered in this period: the neighbour may not have been running yet."""
+        """Discount the unanswered packets of this period: the neighbour may not have been running yet."""
         if self.estimator is not None:
             self.estimator.forgive_all()
 
     def adopt(self) -> bool:
-        """Adopt what was measured in the period that ends now. True if it differs noticeably from the last one."""
+        """Adopt the estimates of the period that ends now. Return whether they changed noticeably."""
         estimator = self.estimator
         if estimator is None:
             return False
@@ -345,6 +365,6 @@ class Link:
         self.silence_ns = self.detection.silence_ns
         return changed
 
-    def traced(self, path: Path) -> None:
-        """The path of the link in the underlay is known."""
+    def set_path(self, path: Path) -> None:
+        """Set the underlay path of the link."""
         self.path = path

@@ -1,7 +1,7 @@
-"""The link manager: it makes and ends links, and learns their underlay paths.
+"""The link manager: it makes links, and requests and stores their underlay paths.
 
-The links are those that the driver gives or, if a membership decides, those that it asks for. The peer
-decides what a new or ended link means to everything else.
+The driver gives the links or, if the peer has a membership, the membership asks for them. The link layer notifies the
+other parts of the peer of new and ended links.
 """
 
 from collections import Counter
@@ -12,14 +12,14 @@ from wend.model.paths import Path
 from wend.model.units import MS, Nanos
 from wend.protocol.config import LinkSettings, PeerConfig
 from wend.protocol.link.link import Link
-from wend.protocol.link.send_queue import CONTROLLERS, LinkSender
+from wend.protocol.link.link_sender import CONTROLLERS, LinkSender
 from wend.protocol.ports import FindPath, Neighbour, PathFound
 from wend.protocol.timers import Effects
 
 UNKNOWN_DELAY_NS: Nanos = 50 * MS
-"""The assumed delay of a link that nobody described and nobody has measured yet."""
+"""The assumed delay of a link that is neither configured nor measured yet."""
 TRACES = 3
-"""How often the manager asks for a path that is not known to its end."""
+"""How often the manager requests a path that is incomplete."""
 
 
 class LinkManager:
@@ -37,10 +37,10 @@ class LinkManager:
         self._config = config
         self._links = links
         self._paths_changed = paths_changed
-        """Called when paths are known; None if no plug-in uses them."""
+        """Called when paths become known; None if no plug-in uses them."""
         self._asked: Counter[PeerId] = Counter()
         self._open: dict[PeerId, None] = {}
-        """The peers whose path the driver still looks for."""
+        """The peers whose paths are requested and not yet found."""
         self._reachable: dict[PeerId, Neighbour] = {}
 
     @property
@@ -49,52 +49,59 @@ class LinkManager:
         return tuple(self._reachable)
 
     def begin(self, now: Nanos, neighbours: tuple[Neighbour, ...]) -> None:
-        """Remember who is reachable. If no membership decides, make links to all of them."""
+        """Store the reachable peers. Without a membership, make links to all of them."""
         self._reachable = {n.peer: n for n in sorted(neighbours, key=lambda n: n.peer)}
         for peer in self._reachable if self._config.membership is None else ():
             self._make(now, peer)
 
     def describe(self, neighbour: Neighbour) -> None:
-        """Remember the delay and reliability of a link that is made next."""
+        """Store the delay and reliability of a link that is about to be made."""
         self._reachable[neighbour.peer] = neighbour
 
     def make(self, now: Nanos, peer: PeerId, path: Path) -> None:
         self._make(now, peer)
         if self._paths_changed is not None and None not in path:
-            self._links[peer].traced(path)
+            self._links[peer].set_path(path)
 
     def reroute(self, now: Nanos, peer: PeerId, path: Path, effects: Effects) -> None:
-        """A link has another path in the underlay than before."""
+        """Set a new underlay path of a link."""
         if self._paths_changed is not None and None not in path:
-            self._links[peer].traced(path)
+            self._links[peer].set_path(path)
             self._paths_changed(now, effects)
 
     def trace(self, effects: Effects) -> None:
-        """Ask for the underlay paths that are not known to their end."""
+        """Request the underlay paths that are incomplete."""
         for peer, link in self._links.items() if self._paths_changed is not None else ():
             if not _complete(link.path) and self._asked[peer] < TRACES:
                 self._asked[peer] += 1
                 self._open[peer] = None
                 effects.append(FindPath(peer))
 
-    def path_found(self, now: Nanos, event: PathFound, effects: Effects) -> None:
+    def on_path_found(self, now: Nanos, event: PathFound, effects: Effects) -> None:
         link = self._links.get(event.peer)
         if self._paths_changed is None or event.peer not in self._open:
             return
         self._open.pop(event.peer, None)
         if link is not None and event.path is not None and any(hop is not None for hop in event.path):
-            link.traced(event.path)
-        if not self._open:  # plug-ins learn of all paths at once
+            link.set_path(event.path)
+        if not self._open:  # plug-ins are notified of all paths at once
             self._paths_changed(now, effects)
 
     def _make(self, now: Nanos, peer: PeerId) -> None:
-        known = self._reachable.get(peer) or Neighbour(peer, UNKNOWN_DELAY_NS)
+        neighbour = self._reachable.get(peer) or Neighbour(peer, UNKNOWN_DELAY_NS)
         settings = self._config.of(LinkSettings)
         sender: LinkSender | None = None
         if self._controlled and settings.congestion_control != "none":
             sender = LinkSender(CONTROLLERS[settings.congestion_control](settings.margin_ns), settings.send_queue_limit)
         self._links[peer] = Link(
-            peer, known.delay_ns, known.reliability, self._config, known.wait_ns, known.control_waits, now, sender
+            peer,
+            neighbour.delay_ns,
+            neighbour.reliability,
+            self._config,
+            neighbour.wait_ns,
+            neighbour.control_waits,
+            now,
+            sender,
         )
 
 

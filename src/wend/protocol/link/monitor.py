@@ -46,23 +46,23 @@ class LinkMonitor:
         self._incarnation = config.incarnation
 
     def begin(self, now: Nanos) -> None:
-        # peers that start together should not all flood their estimates at one time
+        # peers that start together should not all flood their estimates at the same time
         apart = self._me * 0x9E3779B1 % 1024 * self._period_ns // 1024
-        self._timers.at(now + self._period_ns + apart, self._first, None)
+        self._timers.at(now + self._period_ns + apart, self._end_first_period, None)
 
-    def _first(self, now: Nanos, _: None, effects: Effects) -> None:
+    def _end_first_period(self, now: Nanos, _: None, effects: Effects) -> None:
         for link in self._links.values():
             link.forgive_losses()
-        self._look(now, None, effects)
+        self._end_period(now, None, effects)
 
-    def _look(self, now: Nanos, _: None, effects: Effects) -> None:
-        self._timers.at(now + self._period_ns, self._look, None)
+    def _end_period(self, now: Nanos, _: None, effects: Effects) -> None:
+        self._timers.at(now + self._period_ns, self._end_period, None)
         retransmission = self._retransmission
         for peer, link in self._links.items():
             if link.missed and not retransmission.control.is_repeated_to(peer):
-                # the neighbour has been silent since; when it answers an empty message, plug-ins tell it everything
+                # the neighbour has been silent since; when it acknowledges this, plug-ins send it their full state
                 retransmission.control.send(now, OutgoingControl(peer, "", None, None), effects)
-        if retransmission.incarnation != self._incarnation:  # numbers ran over, so neighbours see a new incarnation
+        if retransmission.incarnation != self._incarnation:  # numbers overflowed, so neighbours see a new incarnation
             self._incarnation = retransmission.incarnation
             for peer in sorted(self._links):
                 self._resync(now, peer, effects)

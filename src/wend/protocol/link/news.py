@@ -1,15 +1,15 @@
-"""News of failures: which links of other peers are down, told in hellos.
+"""News of failures: which links of other peers are down, as hellos report.
 
-A hello names the links of its sender that are down (`FailureNews`), and relays what other peers said of theirs, as far
-as `news_hops` allows. A hello says all that its sender knows: without news, nothing is down. So a peer stores no more
-than the news of each neighbour's last hello, and a false claim ends with the hellos that repeat it.
+A hello names the links of its sender that are down (`FailureNews`), and relays the news of other peers as far as
+`news_hops` allows. A hello contains all news of its sender: without news, no link is down. So a peer stores only the
+news of each neighbour's last hello, and a false claim ends with the hellos that repeat it.
 
-- A link is believed to be down if either end says so.
-- A version is (incarnation, counter). Of relayed news the newest version counts, so that of a restarted peer replaces
-  all that it said before. A peer that hears the origin itself ignores what others relay of it.
-- News expires when its teller has been silent for `EXPIRY_NS`. A peer relays that nothing is down any more for
-  `LINGER_NS`. That is longer, so an older version is gone everywhere before the newer one is.
-- Where data flows there are no hellos. If news changes, the link gets a hello all the same (`HelloSchedule`).
+- A link is believed to be down if either end reports it.
+- A version is (incarnation, counter). The newest version of relayed news is believed, so the news of a restarted peer
+  replaces its earlier news. A peer that hears the origin itself ignores the news that others relay.
+- News expires when its sender has been silent for `EXPIRY_NS`. A peer relays empty news for `LINGER_NS`, which is
+  longer, so an older version expires everywhere before the newer one does.
+- A link that carries data needs no hellos. It still gets one if news changes (`HelloSchedule`).
 """
 
 from collections.abc import Iterable
@@ -20,55 +20,55 @@ from wend.protocol.link.link import Link
 from wend.protocol.messages import FailureNews, Hello
 
 EXPIRY_NS: Nanos = 2 * SECOND
-"""How long news holds after its teller was last heard."""
+"""How long news is valid after its sender was last heard."""
 LINGER_NS: Nanos = 4 * SECOND
 """How long a peer relays that links are up again."""
 MAX_CLAIMS = 128
-"""The most links that the news of a hello may name, and the most peers that it may speak of."""
+"""The most links that the news of a hello may name, and the most origins that it may have."""
 _LOOK_NS: Nanos = SECOND
-"""How often a peer looks for news that has expired."""
+"""How often a peer looks for expired news."""
 
 Edge = tuple[PeerId, PeerId]
-"""A link of two peers; lower id first."""
+"""A link between two peers; lower id first."""
 News = tuple[FailureNews, ...]
 
 
 class NewsTable:
-    """What this peer tells of its links, and what its neighbours tell of theirs."""
+    """The news of failures that this peer sends and receives."""
 
     def __init__(self, me: PeerId, incarnation: int, hops: int, links: dict[PeerId, Link]) -> None:
         self._me = me
         self.hops = hops
-        """Over how many links news travels."""
+        """How many links news travels at most."""
         self._links = links
         self._own = FailureNews(me, (incarnation, 0), 1, ())
         self._own_ns: Nanos = -LINGER_NS
         """When this peer's own news last changed."""
         self._outgoing: News = ()
         self.told_ns: Nanos = 0
-        """When what this peer tells last changed."""
+        """When the news that this peer sends last changed."""
         self._told: dict[PeerId, News] = {}
-        """The news of each neighbour's last hello, if it had any."""
+        """The news in the last hello of each neighbour, if it had any."""
         self._by_origin: dict[PeerId, dict[PeerId, FailureNews]] = {}
-        """The same by origin and teller, without what speaks of this peer or came over too many links."""
+        """The same by origin and sender, without news of this peer and news that crossed too many links."""
         self._newest: dict[PeerId, FailureNews] = {}
-        """By origin, the news that this peer believes."""
+        """The news that this peer believes, by origin."""
         self._relayed: dict[PeerId, tuple[FailureNews, Nanos, FailureNews]] = {}
-        """By origin: the newest news, when it first came, and what this peer tells of it."""
+        """By origin: the newest news, when it first arrived, and the news that this peer relays."""
         self._changed: set[PeerId] = set()
-        """The origins of which something came since."""
+        """The origins with news since the last update."""
         self._look_ns: Nanos = 0
-        """When to look for news that has expired."""
+        """When to look for expired news next."""
         self._down: frozenset[Edge] = frozenset()
         self._fresh_ns: Nanos = FOREVER
-        """How long `_outgoing` and `_down` hold if nothing happens."""
+        """Until when `_outgoing` and `_down` are valid if nothing happens."""
 
     # ---------------------------------------------------------------- what happens
 
-    def links_changed(self, now: Nanos) -> None:
-        """Look which links of this peer are down."""
+    def on_links_changed(self, now: Nanos) -> None:
+        """Update this peer's own news from the state of its links."""
         links = self._links
-        down = sorted([peer for peer, link in links.items() if not (link.up and link.heard_by_neighbour)])
+        down = sorted([peer for peer, link in links.items() if not (link.is_up and link.heard_by_neighbour)])
         found = tuple(down[:MAX_CLAIMS])
         if found != self._own.down:
             incarnation, counter = self._own.version
@@ -76,8 +76,8 @@ class NewsTable:
             self._own_ns = now
             self._fresh_ns = now
 
-    def heard(self, now: Nanos, sender: PeerId, hello: Hello) -> bool:
-        """Store the news of a hello. Return False if it is invalid: then the peer forgets all news of the sender."""
+    def on_hello(self, now: Nanos, sender: PeerId, hello: Hello) -> bool:
+        """Store the news of a hello. Return False if it is invalid: the peer then drops all news from that sender."""
         news = hello.news
         before = self._told.get(sender, ())
         if news is before or news == before:
@@ -102,12 +102,12 @@ class NewsTable:
         return True
 
     def forget(self, now: Nanos, sender: PeerId) -> None:
-        """A neighbour has no news: no link is down, it restarted, or it is no longer a neighbour."""
+        """Drop the news of a neighbour: no link is down, it restarted, or it is no longer a neighbour."""
         for one in self._told.pop(sender, ()):
             self._remove(now, sender, one)
 
     def _add(self, now: Nanos, sender: PeerId, one: FailureNews) -> None:
-        """Most news came over another neighbour already: then what this peer believes stays the same."""
+        """Add news. Another neighbour usually sent it already, and then the beliefs of this peer stay the same."""
         origin = one.origin
         tellers = self._by_origin.get(origin)
         if tellers is None:
@@ -122,7 +122,7 @@ class NewsTable:
 
     def _remove(self, now: Nanos, sender: PeerId, one: FailureNews) -> None:
         tellers = self._by_origin.get(one.origin)
-        if tellers is not None and tellers.get(sender) == one:  # each hello that is decoded has its own
+        if tellers is not None and tellers.get(sender) == one:  # each decoded hello has its own object
             del tellers[sender]
             if not tellers:
                 del self._by_origin[one.origin]
@@ -133,7 +133,7 @@ class NewsTable:
     # ---------------------------------------------------------------- what follows
 
     def outgoing(self, now: Nanos) -> News:
-        """The news of a hello that leaves now; the same object while nothing changes."""
+        """The news of a hello sent now; the same object while nothing changes."""
         if now >= self._fresh_ns:
             self._update(now)
         return self._outgoing
@@ -145,7 +145,7 @@ class NewsTable:
         return self._down
 
     def is_down(self, a: PeerId, b: PeerId, now: Nanos) -> bool:
-        """Whether a link of two other peers is believed to be down."""
+        """Whether a link between two other peers is believed to be down."""
         return (min(a, b), max(a, b)) in self.down(now)
 
     def _update(self, now: Nanos) -> None:
@@ -155,7 +155,7 @@ class NewsTable:
             changed = {*self._by_origin, *self._newest}
         newest = self._newest
         for origin in changed:
-            believed = self._believed(now, origin)
+            believed = self._select_believed(now, origin)
             if believed is None:
                 newest.pop(origin, None)
             else:
@@ -173,8 +173,8 @@ class NewsTable:
             self.told_ns = now
         self._fresh_ns = self._look_ns if self._told or self._outgoing else FOREVER
 
-    def _believed(self, now: Nanos, origin: PeerId) -> FailureNews | None:
-        """The newest news of an origin, by tellers heard lately. An origin that is heard speaks for itself."""
+    def _select_believed(self, now: Nanos, origin: PeerId) -> FailureNews | None:
+        """Select the newest news of an origin from senders heard recently; its own if the origin itself is heard."""
         links = self._links
         told = self._by_origin.get(origin, {})
         if origin in links and links[origin].heard_lately(now):
@@ -188,7 +188,7 @@ class NewsTable:
         return found
 
     def _relay(self, now: Nanos) -> News:
-        """This peer's own news, and that of others which may go on."""
+        """Combine this peer's own news with the news of others that may travel further."""
         found = [self._own] if self._own.down or now - self._own_ns < LINGER_NS else []
         room = MAX_CLAIMS - 1 - len(self._own.down)
         newest, relayed = self._newest, self._relayed
@@ -208,7 +208,7 @@ class NewsTable:
 
 
 def _sensible(sender: PeerId, news: News) -> bool:
-    """Whether a neighbour may say so: of few links, and only of its own links as their end."""
+    """Whether the news of a neighbour is valid: it names few links, and as their end reports only its own."""
     claims = len(news)
     for one in news:
         claims += len(one.down)

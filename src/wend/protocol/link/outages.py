@@ -1,11 +1,12 @@
 """Statistics of outages: how often the links of a peer fail, and how long they stay down.
 
 A link is a two-state Markov chain: up, then down for a time with a mean, then up again. Two numbers describe it: the
-share of time that it is down and the mean length of its outages. They answer what routing asks: a link was up so long
-ago, with which probability is it down now? Or the other way round.
+share of time that it is down and the mean length of its outages. From these, routing gets the probability that a link
+is down now if it was up a given time ago, and vice versa.
 
-Both numbers are counted with a fading memory. The counts of all links together give an estimate for links of which this
-peer knows nothing, such as those of other peers. It starts from a prior, and is itself the prior of each single link.
+Both numbers come from counts that decay with time. The counts of all links together give an estimate for links that
+this peer does not observe, such as those of other peers. That estimate starts from a prior, and is itself the prior of
+each single link.
 """
 
 from math import exp
@@ -16,20 +17,20 @@ from wend.protocol.link.link import Link
 
 _PRIOR_SHARE = 0.02
 _PRIOR_NS = 20 * SECOND
-"""The prior share weighs as much as this much time of one link."""
+"""The weight of the prior share, as time of one link."""
 _PRIOR_LENGTH_NS = SECOND
 _PRIOR_OUTAGES = 1.0
-"""The prior length weighs as much as so many outages."""
+"""The weight of the prior length, in outages."""
 _OF_ALL_NS = 60 * SECOND
 _OF_ALL_OUTAGES = 3.0
-"""What all links together show weighs as much, for a single link, as this much time and so many outages of its own."""
+"""The weight of the estimate for all links in the estimate for one: as time and outages of that link."""
 _MEMORY_NS = 2 * MINUTE
 _FRESH_NS = 250 * MS
-"""An estimate is computed again after this time, or when a link goes down or up."""
+"""When an estimate is computed again, unless a link goes down or up before."""
 
 
 class OutageCounts:
-    """Time observed, time down and outages that have ended, of one link or of several. All fade."""
+    """Decaying counts of one or several links: time observed, time down, and outages that have ended."""
 
     __slots__ = ("down", "down_ns", "ended", "links", "observed_ns", "updated_ns")
 
@@ -37,7 +38,7 @@ class OutageCounts:
         self.links = links
         """How many links are observed."""
         self.down = 0
-        """How many of them are down."""
+        """How many of the observed links are down."""
         self.observed_ns = 0.0
         self.down_ns = 0.0
         self.ended = 0.0
@@ -56,7 +57,7 @@ class OutageCounts:
 
 
 class OutageChance:
-    """The estimate for one link: its share of time down, and how fast it forgets the state that it was in."""
+    """The estimate for one link: its share of time down, and the mean length of its outages."""
 
     __slots__ = ("length_ns", "share", "until_ns")
 
@@ -66,14 +67,14 @@ class OutageChance:
         self.length_ns = length_ns
         """The mean length of an outage."""
         self.until_ns = until_ns
-        """How long the estimate is fresh."""
+        """Until when the estimate is valid."""
 
     def down_after(self, age_ns: float) -> float:
-        """The probability that a link is down if it was up this long ago."""
+        """The probability that a link is down, if it was up this long ago."""
         return self.share * (1.0 - exp(-age_ns / (self.length_ns * (1.0 - self.share))))
 
     def up_after(self, age_ns: float) -> float:
-        """The probability that a link is up if it was down this long ago."""
+        """The probability that a link is up, if it was down this long ago."""
         return (1.0 - self.share) * (1.0 - exp(-age_ns / (self.length_ns * (1.0 - self.share))))
 
 
@@ -88,31 +89,31 @@ class OutageStatistics:
     def begin(self, now: Nanos) -> None:
         self._all.updated_ns = now
         for peer in self._links:
-            self.made(now, peer)
+            self.add_link(now, peer)
 
-    def made(self, now: Nanos, peer: PeerId) -> None:
-        """There is a link that has not been observed before."""
+    def add_link(self, now: Nanos, peer: PeerId) -> None:
+        """Start to observe a new link."""
         self._each[peer] = OutageCounts(now, 1)
 
-    def down(self, now: Nanos, peer: PeerId) -> None:
+    def on_down(self, now: Nanos, peer: PeerId) -> None:
         counts = self._counts(now, peer)
         if not counts.down:
             self._count_down(now, counts, 1)
 
-    def up(self, now: Nanos, peer: PeerId) -> None:
-        """The link is up again."""
+    def on_up(self, now: Nanos, peer: PeerId) -> None:
+        """Count the end of an outage."""
         counts = self._counts(now, peer)
         if counts.down:
             self._count_down(now, counts, -1)
 
-    def ended(self, now: Nanos, peer: PeerId) -> None:
-        """The link is no more."""
-        self.up(now, peer)
+    def remove_link(self, now: Nanos, peer: PeerId) -> None:
+        """Stop observing a link that has ended."""
+        self.on_up(now, peer)
         self._each.pop(peer, None)
         self._of_each.pop(peer, None)
 
-    def of_all(self, now: Nanos) -> OutageChance:
-        """The estimate for a link of which this peer knows nothing."""
+    def estimate_all(self, now: Nanos) -> OutageChance:
+        """Estimate the outages of a link that this peer does not observe."""
         found = self._of_all
         if found is None or now > found.until_ns:
             every = self._all
@@ -123,11 +124,11 @@ class OutageStatistics:
             found = self._of_all = OutageChance(min(share, 0.99), length, now + _FRESH_NS)
         return found
 
-    def of(self, now: Nanos, peer: PeerId) -> OutageChance:
-        """The estimate for a link of this peer."""
+    def estimate(self, now: Nanos, peer: PeerId) -> OutageChance:
+        """Estimate the outages of a link of this peer."""
         found = self._of_each.get(peer)
         if found is None or now > found.until_ns:
-            every = self.of_all(now)
+            every = self.estimate_all(now)
             counts = self._counts(now, peer)
             share = (counts.down_ns + every.share * _OF_ALL_NS) / (counts.observed_ns + _OF_ALL_NS)
             length = (counts.down_ns + every.length_ns * _OF_ALL_OUTAGES) / (counts.ended + _OF_ALL_OUTAGES)

@@ -1,10 +1,10 @@
-"""Prices of links: what makes routes avoid links that are full.
+"""Prices of links: costs that make routes avoid congested links.
 
-A link whose load comes near to what it can carry gets a price, in nanoseconds that routing adds to its delay. The price
-follows the load, smoothed a little: that of a full link is about the delay of a detour. It does not follow the length
-of the queue, which tells only too late that a link is full, and stays long when it is not any more. Peers tell prices
-with their link states. How routing follows them without sending everything to and fro is `routing/spread_trees.py`.
-Where nothing waits, there are no prices, and no timer runs.
+A link whose load approaches its capacity gets a price, in nanoseconds that routing adds to its delay. The price follows
+the smoothed load; the price of a full link is about the delay of a detour. It does not follow the length of the queue,
+which grows only after the link is full and stays long after the congestion has ended. Peers announce prices with their
+link states. `routing/spread_trees.py` explains how routing follows prices without oscillating. While no packet waits
+for a link, there are no prices and no timer runs.
 """
 
 from collections.abc import Callable
@@ -16,15 +16,15 @@ from wend.protocol.link.link import Link
 from wend.protocol.timers import Effects, Timers
 
 PERIOD_NS: Final = 100 * MS
-"""The time between two looks at links, at first."""
+"""The first period between updates of prices."""
 LONGEST_NS: Final = 300 * MS
-"""The same after a while."""
+"""The longest period between updates of prices."""
 SLOWER: Final = 1.03
-"""The growth of that time."""
+"""The factor by which the period grows at each update."""
 GOOD_LOAD: Final = 0.7
-"""The load, as a share of what a link can carry, up to which the link has no price."""
+"""The load, as a share of the capacity, up to which a link has no price."""
 FULL_NS: Final = 90 * MS
-"""The price of a link that is offered just what it can carry."""
+"""The price of a link whose load equals its capacity."""
 HIGHEST_NS: Final = 1000 * MS
 
 
@@ -38,17 +38,17 @@ class LinkPrices:
         changed: Callable[[Nanos, Effects], None],
         loaded: Callable[[bool], None],
     ) -> None:
-        """`changed` hears that prices are others; `loaded`, whether packets had to wait for links lately."""
+        """`changed` is called when prices change; `loaded` when packets begin or cease to wait for links."""
         self._links = links
         self._timers = timers
         self._changed = changed
         self._loaded = loaded
         self._period_ns = PERIOD_NS
         self.runs = False
-        """Whether packets had to wait for links lately."""
+        """Whether packets recently had to wait for links."""
 
-    def crowded(self, now: Nanos) -> None:
-        """A packet has to wait for a link."""
+    def on_packet_waiting(self, now: Nanos) -> None:
+        """Start to measure loads and set prices, since a packet has to wait for a link."""
         if not self.runs:
             self.runs = True
             self._loaded(True)
@@ -56,9 +56,9 @@ class LinkPrices:
                 if link.sender is not None:
                     link.sender.begin_periods()
             self._period_ns = PERIOD_NS
-            self._timers.at(now + PERIOD_NS, self._look, None)
+            self._timers.at(now + PERIOD_NS, self._update, None)
 
-    def _look(self, now: Nanos, _: None, effects: Effects) -> None:
+    def _update(self, now: Nanos, _: None, effects: Effects) -> None:
         changed = active = False
         for link in self._links.values():
             sender = link.sender
@@ -74,7 +74,7 @@ class LinkPrices:
         self.runs = active
         if active:
             self._period_ns = min(int(SLOWER * self._period_ns), LONGEST_NS)
-            self._timers.at(now + self._period_ns, self._look, None)
+            self._timers.at(now + self._period_ns, self._update, None)
         else:
             self._loaded(False)
         if changed or not active:

@@ -1,8 +1,8 @@
-"""Retransmission: packets to neighbours wait for an ACK, and are sent again without one.
+"""Retransmission: packets to neighbours are sent again until they are acknowledged or given up.
 
-Data gets as many transmissions as its `Forward` allows. If none is acknowledged, the link layer learns that it failed.
-Large events go in fragments (`fragment_sender.py`), and control is repeated (`control.py`). Over a link with congestion
-control, data may have to wait before its first transmission (`waiting.py`).
+Data gets as many transmissions as its `Forward` allows. If none is acknowledged, the link layer is notified that it
+failed. Large events are sent in fragments (`fragment_sender.py`), and control is repeated (`control.py`). Over a link
+with congestion control, data may have to wait before its first transmission (`waiting.py`).
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from wend.protocol.link.fragment_sender import FragmentSender
 from wend.protocol.link.fragments import FRAGMENT_BYTES
 from wend.protocol.link.in_flight import OutgoingControl, PacketsInFlight
 from wend.protocol.link.link import Link
-from wend.protocol.link.send_queue import LinkSender
+from wend.protocol.link.link_sender import LinkSender
 from wend.protocol.link.waiting import FRAGMENT_SIZE, HEADER_BYTES, WaitingPackets, is_expired, size_of
 from wend.protocol.messages import TX_SHIFT, Ack, Data
 from wend.protocol.plugins import Forward
@@ -24,23 +24,41 @@ from wend.protocol.ports import Notice, Refuse, Send
 from wend.protocol.timers import Effects, Timers
 
 MAX_HELD_NS = 10 * MS
-"""A neighbour that says that it held an ACK back for longer is not believed the rest."""
+"""The longest time for which a neighbour may claim that it held an ACK back; a longer claim is cut to it."""
 MAX_HOST_NS = 50 * MS
-"""The same for congestion control: packets and ACKs may wait for so long until a busy host reads them, and that says
-nothing about queues of the network. Beyond it, the host is the bottleneck. Timeouts have to allow for most of it."""
+"""The same for congestion control: packets and ACKs may wait this long for a busy host, without queues in the network.
+Beyond it, the host is the bottleneck. Timeouts have to allow for most of it."""
 MANY_PACKETS = 8
-"""So many packets in flight are not all lost over a link whose neighbour is heard: the neighbour is slow."""
+"""This many packets in flight are not all lost over a link whose neighbour is heard: the neighbour is slow."""
 PATIENCE = 4
 """How many timeouts a packet waits for an ACK over a busy link whose neighbour is heard."""
 GIVEN_UP = 256
-"""How many packets without an ACK are remembered, in case it is only late."""
+"""How many packets without an ACK are remembered, in case the ACK is only late."""
 
 
 class Retransmission:
     __slots__ = (
-        "_config", "_congested", "_crowded", "_failed", "_fragments", "_given_up", "_grace_ns", "_here", "_in_flight",
-        "_is_measured", "_links", "_packets", "_paused_ns", "_timers", "_transmissions", "_waiting", "clear_answered",
-        "control", "delayed", "explains_loss", "heard_again",
+        "_config",
+        "_congested",
+        "_crowded",
+        "_failed",
+        "_fragments",
+        "_given_up",
+        "_grace_ns",
+        "_here",
+        "_in_flight",
+        "_is_measured",
+        "_links",
+        "_packets",
+        "_paused_ns",
+        "_timers",
+        "_transmissions",
+        "_waiting",
+        "clear_timers",
+        "control",
+        "explains_loss",
+        "on_delay",
+        "on_heard_again",
     )  # fmt: skip
 
     def __init__(
@@ -52,8 +70,8 @@ class Retransmission:
         congested: Callable[[Nanos, Forward, Effects, bool], None],
         crowded: Callable[[Nanos], None],
     ) -> None:
-        """`failed` gets data that nobody acknowledged; `congested` data that was not sent, and whether that is because
-        the send queue has no room; `crowded` is called when a packet has to wait."""
+        """`failed` is called with data that was never acknowledged; `congested` with data that was not sent, and
+        whether the send queue was full; `crowded` when a packet has to wait."""
         self._here = (config.peer,)
         settings = config.of(LinkSettings)
         self._transmissions = settings.transmissions
@@ -63,42 +81,42 @@ class Retransmission:
         self._failed = failed
         self._congested = congested
         self._crowded = crowded
-        self._in_flight = PacketsInFlight(config.incarnation, timers, self._time_out)
+        self._in_flight = PacketsInFlight(config.incarnation, timers, self._on_timeout)
         self._packets = self._in_flight.packets
-        self.clear_answered = self._in_flight.clear_timers
-        """Drops timers of acknowledged packets, so that nobody is woken for them."""
+        self.clear_timers = self._in_flight.clear_timers
+        """Drops timers of acknowledged packets, to avoid useless wake-ups."""
         self._config = config
         self._fragments: FragmentSender | None = None
         self.control = ControlMessages(links, self._in_flight)
         self._waiting: WaitingPackets | None = None
-        """Like `_fragments`, made when a packet needs it: most peers never do."""
+        """Like `_fragments`, created when a packet needs it: most peers never need it."""
         self._given_up: dict[int, tuple[PeerId, Nanos, bool]] = {}
-        """By number: packets without an ACK, the time of their first transmission, and whether there were more."""
+        """By number: packets without an ACK, when they were first sent, and whether they were retransmitted."""
         self.explains_loss: Callable[[Nanos, Link, int], bool] | None = None
-        """Whether loss explains so many missing ACKs better than an outage; None without the failure detector."""
-        self.heard_again: Callable[[Nanos], None] | None = None
-        """Called if an ACK shows that a neighbour hears this peer again; None without the failure detector."""
-        self.delayed: Callable[[Nanos, Link], None] | None = None
-        """Hears that packets over a link wait longer than its hellos allow for; None without the failure detector."""
+        """Whether loss explains this many missing ACKs better than an outage; None without the failure detector."""
+        self.on_heard_again: Callable[[Nanos], None] | None = None
+        """Called when an ACK shows that a neighbour hears this peer again; None without the failure detector."""
+        self.on_delay: Callable[[Nanos, Link], None] | None = None
+        """Called when packets over a link wait longer than its hellos allow for; None without the failure detector."""
         self._paused_ns: Nanos = -FOREVER
         self._grace_ns: Nanos = 0
 
     @property
     def incarnation(self) -> int:
-        """The incarnation that packets are numbered for: the peer's own until its numbers run over."""
+        """The incarnation in packet numbers: the peer's own until its numbers overflow."""
         return self._in_flight.tx >> TX_SHIFT
 
     # ---------------------------------------------------------------- sending
 
     def forward(self, now: Nanos, forward: Forward, effects: Effects) -> None:
-        """Send data, or let it wait for the congestion window of its link."""
+        """Send data, or queue it for the congestion window of its link."""
         size = len(forward.event.payload)
         if size > FRAGMENT_BYTES:
             self._fragment_sender().send(now, forward, effects)
             return
         link = self._links[forward.peer]
         sender = link.sender
-        if sender is not None and not sender.take(now, HEADER_BYTES + size, _is_late(forward)):
+        if sender is not None and not sender.try_send(now, HEADER_BYTES + size, _is_late(forward)):
             self._waiting_packets().add(now, forward, effects)
             return
         tx = self._in_flight.begin(now + link.timeout_ns)
@@ -113,7 +131,7 @@ class Retransmission:
         effects.append(Send(forward.peer, data))
 
     def resend_fragmented(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
-        """A neighbour restarted, so it has none of the fragments that it acknowledged before."""
+        """Send fragmented events again to a neighbour that restarted and so lost the fragments it acknowledged."""
         for fragmented in self._fragmented_to(peer):
             self._fragment_sender().cancel(fragmented)
             self.forward(now, fragmented.forward, effects)
@@ -142,7 +160,7 @@ class Retransmission:
         return self._waiting_packets().add_fragment(now, fragmented)
 
     def _send_waiting(self, now: Nanos, what: Forward | FragmentedEvent, effects: Effects) -> None:
-        """The congestion window has let a packet through."""
+        """Send a packet that the congestion window now allows."""
         if type(what) is FragmentedEvent:
             self._fragment_sender().send_next(now, what, effects)
             return
@@ -153,18 +171,18 @@ class Retransmission:
         self._transmit(now, link, what, tx, effects)
 
     def _drain(self, now: Nanos, link: Link, sender: LinkSender, effects: Effects) -> None:
-        """Send what waits for a link, as far as its window allows now."""
+        """Send the packets waiting for a link, as far as its window allows now."""
         if sender.queued_bytes:
             self._waiting_packets().drain(now, link, effects)
 
     # ---------------------------------------------------------------- ACKs
 
-    def answered(self, now: Nanos, link: Link, ack: Ack, effects: Effects) -> Forward | None:
-        """An ACK came. Return the data for which the neighbour is now responsible; None for anything else."""
+    def on_ack(self, now: Nanos, link: Link, ack: Ack, effects: Effects) -> Forward | None:
+        """Handle an ACK. Return the data for which the neighbour is now responsible; None for other packets."""
         tx = ack.tx
         entry = self._packets.pop(tx, None)
         if entry is None:
-            self._answered_late(now, link, ack, effects)
+            self._on_late_ack(now, link, ack, effects)
             return None
         packet, attempts, first = entry
         if packet.peer != link.peer:
@@ -173,7 +191,7 @@ class Retransmission:
             return None
         self._in_flight.clear_timer(tx)
         if not link.heard_by_neighbour:
-            self._heard_by_neighbour(now, link)
+            self._on_heard_by_neighbour(now, link)
         if type(packet) is Forward:
             sender = link.sender
             if sender is not None:
@@ -181,31 +199,31 @@ class Retransmission:
                 self._open_window(now, link, sender, ack, size, attempts, first)
                 if sender.queued_bytes:
                     self._waiting_packets().drain(now, link, effects)
-            link.answered(_round_trip_ns(now - first, ack), attempts > 1)
+            link.measure(_round_trip_ns(now - first, ack), attempts > 1)
             return packet
         if type(packet) is OutgoingControl:
             if attempts == 1:
-                link.answered(_round_trip_ns(now - first, ack), False, is_data=False)
+                link.measure(_round_trip_ns(now - first, ack), False, is_data=False)
             self.control.free_slot(packet)
             return None
         assert type(packet) is FragmentInFlight
-        return self._fragment_answered(now, link, ack, packet, attempts, first, effects)
+        return self._on_fragment_ack(now, link, ack, packet, attempts, first, effects)
 
-    def _heard_by_neighbour(self, now: Nanos, link: Link) -> None:
-        link.acknowledged()
-        if self.heard_again is not None:
-            self.heard_again(now)
+    def _on_heard_by_neighbour(self, now: Nanos, link: Link) -> None:
+        link.on_ack()
+        if self.on_heard_again is not None:
+            self.on_heard_again(now)
 
     def _open_window(
         self, now: Nanos, link: Link, sender: LinkSender, ack: Ack, size: int, attempts: int, first: Nanos
     ) -> None:
-        """Tell the congestion window of an ACK. A retransmission makes the round trip ambiguous."""
+        """Update the congestion window by an ACK. A retransmission makes the round trip ambiguous."""
         round_trip_ns = 0 if attempts > 1 else _round_trip_ns(now - first, ack, MAX_HOST_NS)
-        sender.acked(now, size, round_trip_ns, first)
-        if round_trip_ns > sender.slow_ns and self.delayed is not None:
-            self.delayed(now, link)
+        sender.on_ack(now, size, round_trip_ns, first)
+        if round_trip_ns > sender.slow_ns and self.on_delay is not None:
+            self.on_delay(now, link)
 
-    def _fragment_answered(
+    def _on_fragment_ack(
         self, now: Nanos, link: Link, ack: Ack, part: FragmentInFlight, attempts: int, first: Nanos, effects: Effects
     ) -> Forward | None:
         sender, fragmented = link.sender, part.of
@@ -214,28 +232,28 @@ class Retransmission:
             if ack.accepted:
                 self._fragment_sender().cancel(fragmented)
             self._drain(now, link, sender, effects)
-        link.answered(_round_trip_ns(now - first, ack), attempts > 1)
-        return self._fragment_sender().answer(now, link, ack.tx, fragmented, ack.accepted, effects)
+        link.measure(_round_trip_ns(now - first, ack), attempts > 1)
+        return self._fragment_sender().on_ack(now, link, ack.tx, fragmented, ack.accepted, effects)
 
-    def _answered_late(self, now: Nanos, link: Link, ack: Ack, effects: Effects) -> None:
-        """An ACK came for a packet that was given up. It still tells how long a round trip takes now."""
+    def _on_late_ack(self, now: Nanos, link: Link, ack: Ack, effects: Effects) -> None:
+        """Handle an ACK for a packet that was given up. It still gives a sample of the round trip."""
         effects.append(Notice("late-ack", link.peer))
         peer, first, retransmitted = self._given_up.pop(ack.tx, (None, 0, False))
         if peer == link.peer:
             round_trip_ns = _round_trip_ns(now - first, ack)
-            link.answered(round_trip_ns, retransmitted, is_data=False)
+            link.measure(round_trip_ns, retransmitted, is_data=False)
             if link.sender is not None and not retransmitted:
-                link.sender.late(now, round_trip_ns)
-                if round_trip_ns > link.sender.slow_ns and self.delayed is not None:
-                    self.delayed(now, link)
+                link.sender.on_late_ack(now, round_trip_ns)
+                if round_trip_ns > link.sender.slow_ns and self.on_delay is not None:
+                    self.on_delay(now, link)
 
     # ---------------------------------------------------------------- packets in flight
 
     def in_flight(self) -> list[Forward]:
-        """The data that waits for ACKs, or for the congestion window of its link."""
+        """The data that waits for an ACK, or for the congestion window of its link."""
         packets: list[Forward | FragmentedEvent] = []
         if self._waiting is not None:
-            packets += [what for peer in self._links for what in self._waiting.to(peer)]
+            packets += [what for peer in self._links for what in self._waiting.packets_to(peer)]
         for packet, _, _ in self._packets.values():
             if type(packet) is Forward:
                 packets.append(packet)
@@ -245,13 +263,13 @@ class Retransmission:
         return [*(what for what in packets if type(what) is Forward), *fragmented.values()]
 
     def withdraw(self, peer: PeerId) -> list[Forward]:
-        """Stop waiting for data to a neighbour that is down. Return that data.
+        """Stop waiting for ACKs of data to a neighbour that is down. Return that data.
 
-        Data with its own number of tries stays if it was sent: it returns to a peer that it came from, and has no other
-        route.
+        Data with its own number of tries stays in flight if it was sent: it returns to the peer that it came from, and
+        has no other route.
         """
         packets: list[Forward] = []
-        for tx, packet in self._in_flight.to(peer):
+        for tx, packet in self._in_flight.packets_to(peer):
             if type(packet) is Forward and not packet.tries:
                 self._in_flight.remove(tx)
                 self._release(peer, size_of(packet))
@@ -263,11 +281,11 @@ class Retransmission:
         return [*packets, *queued, *(one.forward for one in fragmented)]
 
     def end(self, peer: PeerId) -> list[Forward]:
-        """Stop waiting for anything from a peer that is no longer a neighbour. Return the data among it."""
+        """Stop waiting for ACKs from a peer that is no longer a neighbour. Return the data that was in flight."""
         packets: list[Forward] = []
         fragmented = [one.forward for one in self._fragmented_to(peer)]
         queued = [] if self._waiting is None else self._waiting.remove(peer)
-        for tx, packet in self._in_flight.to(peer):
+        for tx, packet in self._in_flight.packets_to(peer):
             self._in_flight.remove(tx)
             if type(packet) is OutgoingControl:
                 self.control.free_slot(packet)
@@ -275,8 +293,8 @@ class Retransmission:
                 packets.append(packet)
         return [*packets, *queued, *fragmented]
 
-    def unsent(self, now: Nanos, tx: int, effects: Effects) -> Forward | None:
-        """The driver could not send a packet. Return the data that it was; None for anything else."""
+    def on_unsent(self, now: Nanos, tx: int, effects: Effects) -> Forward | None:
+        """Handle a packet that the driver could not send. Return it if it was data; None otherwise."""
         entry = self._packets.pop(tx, None)
         if entry is None:
             return None
@@ -294,27 +312,29 @@ class Retransmission:
         return packet if type(packet) is Forward else packet.of.forward  # type: ignore[union-attr]
 
     def _release(self, peer: PeerId, size: int) -> None:
-        """A packet in flight is no longer awaited."""
+        """Take a packet out of the congestion window: its ACK is no longer awaited."""
         link = self._links.get(peer)
         if link is not None and link.sender is not None:
-            link.sender.released(size)
+            link.sender.release(size)
 
     def _fragmented_to(self, peer: PeerId) -> list[FragmentedEvent]:
-        """The events to a neighbour that have fragments in flight, or fragments that wait."""
-        fragmented = [] if self._fragments is None else self._fragments.to(peer)
+        """The events to a neighbour that have fragments in flight or waiting."""
+        fragmented = [] if self._fragments is None else self._fragments.events_to(peer)
         if self._waiting is not None:
-            fragmented += [what for what in self._waiting.to(peer) if type(what) is FragmentedEvent and not what.over]
+            fragmented += [
+                what for what in self._waiting.packets_to(peer) if type(what) is FragmentedEvent and not what.over
+            ]
         return list({one.number: one for one in fragmented}.values())
 
     # ---------------------------------------------------------------- timers
 
-    def paused(self, now: Nanos, ns: Nanos) -> None:
-        """This peer did not run until now, so ACKs may be late: timers wait as long again, and no longer, because a
-        busy host pauses often."""
+    def on_pause(self, now: Nanos, ns: Nanos) -> None:
+        """Extend all timers by the length of a pause of this peer, since ACKs may be late; no longer, because a busy
+        host pauses often."""
         self._paused_ns, self._grace_ns = now, ns
 
-    def _time_out(self, now: Nanos, tx: int, effects: Effects) -> None:
-        """The timer of a transmission. Most were acknowledged long ago."""
+    def _on_timeout(self, now: Nanos, tx: int, effects: Effects) -> None:
+        """Handle the timer of a transmission. Most were acknowledged long ago."""
         entry = self._packets.get(tx)
         if entry is None:
             return
@@ -328,41 +348,41 @@ class Retransmission:
             self._in_flight.wait_until(again_ns, tx)
             return
         if type(packet) is Forward:
-            self._data_timed_out(now, link, tx, packet, attempt, first, effects)
+            self._on_data_timeout(now, link, tx, packet, attempt, first, effects)
         elif type(packet) is FragmentInFlight:
-            if self._fragment_sender().time_out(now, link, tx, packet, attempt, first, effects):
+            if self._fragment_sender().on_timeout(now, link, tx, packet, attempt, first, effects):
                 self._lose(now, link, 0, effects)
         elif type(packet) is OutgoingControl:
-            self.control.time_out(now, link, tx, packet, attempt, first, effects)
+            self.control.on_timeout(now, link, tx, packet, attempt, first, effects)
 
-    def _data_timed_out(
+    def _on_data_timeout(
         self, now: Nanos, link: Link, tx: int, forward: Forward, attempt: int, first: Nanos, effects: Effects
     ) -> None:
-        if self._sends_again(now, link, forward, attempt) and not is_expired(now, forward):
-            link.timed_out()
+        if self._should_retransmit(now, link, forward, attempt) and not is_expired(now, forward):
+            link.on_timeout()
             self._in_flight.repeat(tx, forward, attempt + 1, first, now + link.timeout_ns)
             self._transmit(now, link, forward, tx, effects)
             return
         self._in_flight.remove(tx)
         self._remember(tx, forward.peer, first, attempt > 1)
-        link.gave_up()
+        link.on_give_up()
         self._failed(now, forward, effects)
         self._lose(now, link, size_of(forward), effects)
 
-    def _sends_again(self, now: Nanos, link: Link, forward: Forward, attempt: int) -> bool:
-        """Whether a packet that went unanswered so many times is sent over the same link again."""
+    def _should_retransmit(self, now: Nanos, link: Link, forward: Forward, attempt: int) -> bool:
+        """Whether to send a packet over the same link again after this many unanswered attempts."""
         if attempt < (forward.tries or self._transmissions):
             return True
         explains_loss = self.explains_loss
         return attempt <= forward.retries and explains_loss is not None and explains_loss(now, link, attempt)
 
     def _lose(self, now: Nanos, link: Link, size: int, effects: Effects) -> None:
-        """A packet was given up. It was released before if its `size` is 0."""
+        """Report the loss of a packet that was given up. It was already released if its `size` is 0."""
         sender = link.sender
         if sender is not None:
-            sender.released(size)
-            if link.up:
-                sender.lost(now, size or FRAGMENT_SIZE)
+            sender.release(size)
+            if link.is_up:
+                sender.on_loss(now, size or FRAGMENT_SIZE)
                 self._drain(now, link, sender, effects)
 
     def _is_queueing(self, now: Nanos, link: Link, first: Nanos) -> bool:
@@ -375,7 +395,7 @@ class Retransmission:
             return False
         if now - first >= PATIENCE * link.timeout_ns:
             return False
-        # if more waits, the neighbour may be too busy to answer anything: silence alone shows an outage then
+        # with more packets in flight, the neighbour may be too busy to answer: then only silence indicates an outage
         return link.heard_ns > first + link.delay_ns or (sender.queued_bytes > 0 and link.seems_up(now))
 
     def _remember(self, tx: int, peer: PeerId, first: Nanos, retransmitted: bool) -> None:
@@ -386,12 +406,12 @@ class Retransmission:
 
 
 def _round_trip_ns(passed_ns: Nanos, ack: Ack, most_ns: Nanos = MAX_HELD_NS) -> Nanos:
-    """The round trip of an ACK that came this long after the first transmission: without the time for which it was
-    held, as far as that is believed."""
+    """The round trip of an ACK that arrived this long after the first transmission, less the time for which the
+    neighbour held it, up to a limit."""
     held_ns = ack.held_ns
     return max(1, passed_ns - min(held_ns, most_ns)) if held_ns > 0 else passed_ns
 
 
 def _is_late(forward: Forward) -> bool:
-    """Whether a packet has deadlines, but meets none."""
+    """Whether a packet has deadlines and misses all of them."""
     return bool(forward.due) and min(forward.due) == FOREVER

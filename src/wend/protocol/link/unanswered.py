@@ -1,4 +1,4 @@
-"""The packets over one link that nobody acknowledged, by what explains them."""
+"""The unacknowledged packets of one link, by whether loss or an outage explains them."""
 
 
 class UnansweredPackets:
@@ -8,28 +8,26 @@ class UnansweredPackets:
         self.timed_out = 0
         """Transmissions of data without an ACK that no outage explains."""
         self._doubtful = 0
-        """The last transmissions of packets given up since the neighbour was last heard: an outage may still explain
-        them."""
+        """How many packets were given up since the neighbour was last heard: an outage may still explain them."""
         self.fails = 0
-        """Packets that Retransmission gave up since the neighbour was last heard."""
+        """How many packets were given up since the neighbour was last heard."""
 
-    def time_out(self) -> None:
-        """No ACK came for a transmission of data, and it is repeated."""
+    def count_timeout(self) -> None:
+        """Count a transmission of data without an ACK, which is repeated."""
         self.timed_out += 1
 
-    def give_up(self, *, is_data: bool, is_up: bool) -> None:
-        """No ACK came for the last transmission of data, or for one of control. Over a link that is down, that says
-        nothing about loss."""
+    def count_given_up(self, *, is_data: bool, is_up: bool) -> None:
+        """Count data that is given up, or control without an ACK. Neither is evidence of loss if the link is down."""
         if is_data and is_up:
             self.timed_out += 1
             self._doubtful += 1
         self.fails += 1
 
     def clear(self) -> None:
-        """The neighbour was heard, so no outage explains what timed out earlier."""
+        """Count earlier timeouts as loss, since the neighbour was heard and no outage explains them."""
         self.fails = self._doubtful = 0
 
     def excuse(self) -> None:
-        """An outage explains the packets that were given up since the neighbour was last heard."""
+        """Attribute the packets given up since the neighbour was last heard to an outage."""
         self.timed_out -= self._doubtful
         self._doubtful = 0

@@ -1,7 +1,7 @@
 """Packets that wait for the congestion window of their link.
 
-This joins the send queues of links (`send_queue.py`) with timers, retransmission and routing. A packet leaves when an
-ACK opens the window or the pace allows it. What would come too late goes back to routing at once, for just the
+This connects the send queues of links (`link_sender.py`) with timers, retransmission and routing. A packet is sent when
+an ACK opens the window or the pace allows it. A packet that would be late goes back to routing at once, for just the
 destinations that it would reach too late: another link may still be in time.
 """
 
@@ -13,12 +13,12 @@ from wend.model.units import FOREVER, Nanos
 from wend.protocol.link.event_fragments import FragmentedEvent, FragmentInFlight
 from wend.protocol.link.fragments import FRAGMENT_BYTES
 from wend.protocol.link.link import Link
-from wend.protocol.link.send_queue import LinkSender
+from wend.protocol.link.link_sender import LinkSender
 from wend.protocol.plugins import Forward
 from wend.protocol.timers import Effects, Timers
 
 HEADER_BYTES: Final = 64
-"""What a packet has beside its payload, roughly."""
+"""The approximate overhead of a packet, in bytes."""
 FRAGMENT_SIZE: Final = HEADER_BYTES + FRAGMENT_BYTES
 
 
@@ -35,9 +35,9 @@ class WaitingPackets:
         crowded: Callable[[Nanos], None],
         cancel: Callable[[FragmentedEvent], None],
     ) -> None:
-        """`send` transmits a packet, or the next fragment of an event; `failed` gets what finds its link down;
-        `congested` gets what would be too late, or (True) finds no room; `crowded` hears that a packet waits; `cancel`
-        stops the transmission of an event in fragments."""
+        """`send` transmits a packet, or the next fragment of an event. `failed` is called with a packet whose link is
+        down; `congested` with one that would be late or, if its flag is set, finds the queue full; `crowded` when a
+        packet waits. `cancel` stops the transmission of a fragmented event."""
         self._links = links
         self._timers = timers
         self._send = send
@@ -47,10 +47,10 @@ class WaitingPackets:
         self._cancel = cancel
 
     def add(self, now: Nanos, forward: Forward, effects: Effects) -> None:
-        """Let a packet wait, but for the destinations that it would reach too late."""
+        """Queue a packet, except for the destinations that it would reach too late."""
         self._crowded(now)
         sender = self._sender(forward.peer)
-        if sender.stopped:  # there are enough probes, and nothing is poured into an outage
+        if sender.stopped:  # there are enough probes, and other packets would be lost in the outage
             self._failed(now, forward, effects)
             return
         late: Forward | None = None
@@ -70,7 +70,7 @@ class WaitingPackets:
             self._congested(now, late, effects, False)
 
     def add_fragment(self, now: Nanos, fragmented: FragmentedEvent) -> bool:
-        """Let the next fragment of an event wait. False if there is no room."""
+        """Queue the next fragment of an event. Return False if the queue is full."""
         self._crowded(now)
         forward = fragmented.forward
         sender = self._sender(forward.peer)
@@ -82,11 +82,11 @@ class WaitingPackets:
         return True
 
     def drain(self, now: Nanos, link: Link, effects: Effects) -> None:
-        """Send what waits for a link, as far as its window and pace allow. What is too late goes back to routing."""
+        """Send the packets waiting for a link, as far as window and pace allow. Return late packets to routing."""
         sender = link.sender
         assert sender is not None
-        while (late := sender.hopeless(now)) is not None:
-            self._too_late(now, late, sender.arrival_ns(now), effects)
+        while (late := sender.pop_late(now)) is not None:
+            self._return_late(now, late, sender.arrival_ns(now), effects)
         while (found := sender.pop(now)) is not None:
             what, size = found
             if type(what) is FragmentedEvent:
@@ -96,21 +96,21 @@ class WaitingPackets:
             elif is_expired(now, what):
                 self._congested(now, what, effects, False)
                 continue
-            sender.leaves(now, size)
+            sender.count_sent(now, size)
             self._send(now, what, effects)
         self._wake(now, sender, link.peer)
 
-    def to(self, peer: PeerId) -> list[Forward | FragmentedEvent]:
-        """What waits for a link."""
+    def packets_to(self, peer: PeerId) -> list[Forward | FragmentedEvent]:
+        """The packets and fragmented events waiting for a link."""
         sender = self._links[peer].sender
         return [] if sender is None else sender.waiting()
 
     def remove(self, peer: PeerId) -> list[Forward]:
-        """Remove and return the packets that wait for a link; fragmented events have an owner elsewhere."""
+        """Remove all that waits for a link. Return the packets; fragmented events have another owner."""
         sender = self._links[peer].sender
         return [] if sender is None else [what for what in sender.clear() if type(what) is Forward]
 
-    def _too_late(self, now: Nanos, what: Forward | FragmentedEvent, arrival: Nanos, effects: Effects) -> None:
+    def _return_late(self, now: Nanos, what: Forward | FragmentedEvent, arrival: Nanos, effects: Effects) -> None:
         if type(what) is FragmentedEvent:
             what.unqueue()
             if not what.over:
@@ -119,24 +119,24 @@ class WaitingPackets:
             return
         assert type(what) is Forward
         late, in_time = split(what, arrival)
-        if in_time is not None:  # it was in the queue, so there is room for it
+        if in_time is not None:  # it was in the queue, so the queue is not full
             sender = self._sender(what.peer)
             sender.push(in_time, size_of(in_time), in_time.event.id.publisher, min(in_time.due))
         if late is not None:
             self._congested(now, late, effects, False)
 
     def _wake(self, now: Nanos, sender: LinkSender, peer: PeerId) -> None:
-        """Look at the queue again when its pace lets the next packet leave. An ACK opens the window, but where nothing
-        is in flight, none will come."""
+        """Set a timer for the time when the pace allows the next packet. An ACK would open the window, but none will
+        arrive if no packet is in flight."""
         if sender.queued_bytes and (now < sender.next_ns or not sender.flight_bytes):
             again = max(now, sender.next_ns)
-            if sender.wakes_sooner(again):
-                self._timers.at(again, self._paced, peer)
+            if sender.set_wake_time(again):
+                self._timers.at(again, self._on_pace_timer, peer)
 
-    def _paced(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
+    def _on_pace_timer(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
         link = self._links.get(peer)
         if link is not None and link.sender is not None:
-            link.sender.woken()
+            link.sender.on_wake()
             if link.sender.queued_bytes:
                 self.drain(now, link, effects)
 
@@ -147,17 +147,17 @@ class WaitingPackets:
 
 
 def size_of(what: Forward | FragmentInFlight) -> int:
-    """The bytes of a packet, roughly."""
+    """The approximate size of a packet in bytes."""
     return HEADER_BYTES + len(what.event.payload) if type(what) is Forward else FRAGMENT_SIZE
 
 
 def is_expired(now: Nanos, forward: Forward) -> bool:
-    """Whether nobody needs the event of a packet any longer."""
+    """Whether the event of a packet has expired."""
     return forward.event.ttl_ns is not None and forward.event.is_expired(now - forward.born_ns)
 
 
 def split(forward: Forward, arrival_ns: Nanos) -> tuple[Forward | None, Forward | None]:
-    """The part of a packet for the destinations that it reaches too late if it arrives then, and the other part."""
+    """Split a packet that arrives at this time: the part for destinations it reaches too late, and the rest."""
     late = [i for i, due in enumerate(forward.due) if due < arrival_ns]
     if not late:
         return None, forward

@@ -2,7 +2,7 @@
 
 A receiver cannot compare a number with the highest one alone, because routes reorder packets and publishers restart. So
 a window remembers which of the last numbers it has seen, exactly, and treats every number below it as seen. A peer has
-a window for each link and for each publisher, so a window allocates memory only for the numbers that came.
+a window for each link and for each publisher, so a window allocates memory only for the numbers it has seen.
 """
 
 from typing import Final, final
@@ -11,20 +11,20 @@ from wend.model.events import EventId, PeerId
 
 _NONE: Final = -1
 _UNREACHABLE: Final = 1 << 62
-"""No sender counts that far. A window refuses larger numbers, because one of them would make all others too old."""
+"""The least number that a window refuses: no sender gets that far, and accepting it would make all others too old."""
 _SHIFT: Final = 10
 _BLOCK: Final = 1 << _SHIFT
 _LAST: Final = _BLOCK - 1
 _SHORTEST: Final = 32
 _FIRST: Final = 60
-"""The numbers that a filter holds without a window: as many as an integer of two digits has bits."""
+"""How many numbers a filter stores without a window: as many as a two-digit integer has bits."""
 _DIGITS = bytes.maketrans(b"\x00\x01", b"01")
 _NOTHING = bytearray()
 
 
 @final
 class SequenceWindow:
-    """The sequence numbers of one sender that came, among the `size` numbers up to the highest one.
+    """The sequence numbers seen from one sender, among the `size` numbers up to the highest one.
 
     Numbers are grouped in blocks. The block of the highest number has a byte for each number, which is fast to set.
     When the numbers leave a block behind, the window packs it into one integer, with a bit for each number.
@@ -37,12 +37,12 @@ class SequenceWindow:
         self.highest = _NONE
         self._start = 0
         self._end = _NONE
-        """The last number that the present block has a byte for; `_start` is the first."""
+        """The last number for which the current block has a byte; `_start` is the first."""
         self._block = _NOTHING
         self._packed: dict[int, int] | None = None
 
     def add(self, number: int) -> bool:
-        """Remember a number. False if it came before, or is too old or too large to say."""
+        """Add a number. Return False if it was seen before, or is too old or too large."""
         if number > self.highest:
             if number > self._end and not self._reach(number):
                 return False
@@ -67,8 +67,8 @@ class SequenceWindow:
             self._forget_below(self._packed, self.highest)
         return True
 
-    def too_old(self, number: int) -> bool:
-        """Whether the window has moved past this number, so that nobody knows whether it came."""
+    def is_too_old(self, number: int) -> bool:
+        """Whether the window has moved past this number, so that it is unknown whether it was seen."""
         return number <= self.highest - self.size
 
     def __contains__(self, number: int) -> bool:
@@ -81,11 +81,11 @@ class SequenceWindow:
         return self._packed is not None and bool(self._packed.get(number >> _SHIFT, 0) & _bit(number))
 
     def _reach(self, number: int) -> bool:
-        """Lengthen the block to a number beyond its end, or begin the next one. False if no sender counts that far."""
+        """Extend the block to a number beyond its end, or begin the next. Return False if the number is too large."""
         if number >= _UNREACHABLE:
             return False
         start, length = number & ~_LAST, _BLOCK
-        if start == self._start:  # the first block, which grows by need: most senders in a large world send little
+        if start == self._start:  # the first block grows on demand: most senders in a large world send little
             length = max(_SHORTEST, 1 << number.bit_length())
             self._block = self._block + bytes(length - len(self._block))
         else:
@@ -101,7 +101,7 @@ class SequenceWindow:
     def _forget_below(self, packed: dict[int, int], highest: int) -> None:
         """Drop packed blocks below the window, once there are more blocks than a window can span."""
         lowest = (highest - self.size + 1) >> _SHIFT
-        packed.pop(lowest - 1, None)  # where numbers come in order, this one is all
+        packed.pop(lowest - 1, None)  # if numbers arrive in order, this is the only one
         if len(packed) > (self.size >> _SHIFT) + 1:
             self._packed = {at: bits for at, bits in packed.items() if at >= lowest}
 
@@ -112,31 +112,31 @@ def _bit(number: int) -> int:
 
 
 _NO_WINDOWS: dict[tuple[PeerId, int], SequenceWindow | int] = {}
-"""The older generation of all filters that have none. Nothing is added to it."""
+"""The older generation of filters that do not have one yet; always empty."""
 
 
 class DuplicateFilter:
-    """The events that a peer has delivered: a window for each incarnation of a publisher, for those seen last.
+    """The events that a peer has delivered: a window for each of the most recent incarnations of publishers.
 
     The filter holds two generations of windows. When the younger one is full, it replaces the older one, and the filter
-    forgets the windows that the older one still held. So it remembers an incarnation until `incarnations` others came
-    after it. Most incarnations publish little, so the first numbers are bits of one integer, in place of a window. A
-    window takes a third of a kilobyte and, while it is in use, one more, then a fifth of a byte for each number that it
-    spans: 2 KB without persistence, and 10 KB with the default retry limit, so 40 MB at most in all.
+    forgets the windows that are only in the older one. So it remembers an incarnation until `incarnations` others have
+    followed. Most incarnations publish little, so the first numbers are stored as bits of one integer instead of a
+    window. A window takes a third of a kilobyte, 1 KB more while it is in use, and a fifth of a byte for each number
+    that it spans: 2 KB without persistence, and 10 KB with the default retry limit, so at most 40 MB in total.
     """
 
     __slots__ = ("_older", "_size", "_windows", "incarnations")
 
     def __init__(self, size: int = 0, incarnations: int = 2048) -> None:
-        """`size`: a wider window than that of a link, for peers that store events and so see them far out of order."""
+        """`size`: the width of windows, for peers that store events and so see them far out of order."""
         self._size = max(4096, size)
         self.incarnations = incarnations
-        """Incarnations that the filter remembers at least; at most twice as many."""
+        """The least number of incarnations that the filter remembers; the most is twice as many."""
         self._windows: dict[tuple[PeerId, int], SequenceWindow | int] = {}
         self._older = _NO_WINDOWS
 
     def add(self, id_: EventId) -> bool:
-        """Remember an event. False if it came before, or is too old to say."""
+        """Add an event. Return False if it was seen before, or is too old."""
         publisher, incarnation, number = id_
         try:
             window = self._windows[publisher, incarnation]
@@ -145,14 +145,14 @@ class DuplicateFilter:
         if type(window) is SequenceWindow:
             return window.add(number)
         if not 0 <= number < _FIRST:
-            self._windows[publisher, incarnation] = begun = self._begun(window)
+            self._windows[publisher, incarnation] = begun = self._make_window(window)
             return begun.add(number)
         bit = 1 << number
         self._windows[publisher, incarnation] = window | bit
         return not window & bit
 
     def __contains__(self, id_: EventId) -> bool:
-        """Whether an event came, or is too old to say."""
+        """Whether an event was seen before, or is too old."""
         publisher, incarnation, number = id_
         key = (publisher, incarnation)
         window = self._windows.get(key, self._older.get(key, 0))
@@ -160,17 +160,17 @@ class DuplicateFilter:
             return number in window
         return 0 <= number < _FIRST and bool(window >> number & 1)
 
-    def too_old(self, id_: EventId) -> bool:
+    def is_too_old(self, id_: EventId) -> bool:
         """Whether `add`, called just before, refused the event only because it lies below its window."""
         window = self._windows.get(id_[:2], 0)
-        return type(window) is SequenceWindow and window.too_old(id_[2])
+        return type(window) is SequenceWindow and window.is_too_old(id_[2])
 
     def __len__(self) -> int:
         """How many incarnations the filter remembers."""
         return len(self._windows) + len(self._older)
 
-    def _begun(self, bits: int) -> SequenceWindow:
-        """A window of those of the first numbers that came."""
+    def _make_window(self, bits: int) -> SequenceWindow:
+        """Make a window from the bits of the first numbers."""
         window = SequenceWindow(self._size)
         for number in range(_FIRST):
             if bits >> number & 1:

@@ -1,4 +1,4 @@
-"""The plug-in API: what a plug-in is told, what it may answer, what it sees and what it declares.
+"""The plug-in API: the inputs, effects, view and declarations of plug-ins.
 
 A peer hosts small state machines of four kinds, all of the same shape:
 
@@ -8,26 +8,26 @@ A peer hosts small state machines of four kinds, all of the same shape:
     routing      where does it go next?
 
 A plug-in is one class in one file. There it declares its messages, its settings, the header that its packets carry and
-what it needs of the others. `handle(now, event, view)` gets inputs and returns effects; a plug-in never sends by
-itself. The host (`host.py`) dispatches by these declarations and checks every answer.
+its needs of other parts. `handle(now, event, view)` gets inputs and returns effects; a plug-in never sends packets
+itself. The host (`host.py`) dispatches by these declarations and checks every effect.
 
     kinds.py         the classes to inherit from, and their declarations
     ports.py         the inputs and effects
-    view.py          what a plug-in may look at
-    subscriptions.py what a peer asks an interest about subscriptions
-    copy_ranks.py    which of two copies of an event a peer drops
-    group_choice.py  which member of a queue group gets an event
-    upstream.py      the way back of a packet whose routes have all failed
+    view.py          the state that a plug-in may read
+    subscriptions.py the queries of a peer about subscriptions
+    copy_ranks.py    decides which of two copies of an event a peer drops
+    group_choice.py  decides which member of a queue group gets an event
+    upstream.py      returns a packet whose routes have all failed
 
 A strategy needs no other module of `protocol`: the settings, inputs and effects of the peer that concern plug-ins are
-exported here, too.
+also exported here.
 """
 
 from wend.protocol.config import DeliverySettings, LinkSettings, PeerConfig
 from wend.protocol.messages import MAX_CONTROL_BYTES
 from wend.protocol.notices import MISFIT, NO_ROOM, REFUSED, DropCode, RefusalCode
 from wend.protocol.plugins.copy_ranks import ForwardedCopies, Ranks, fork, hedge, is_hedged, subset
-from wend.protocol.plugins.group_choice import one_of_each
+from wend.protocol.plugins.group_choice import choose_subscriptions
 from wend.protocol.plugins.kinds import (
     FLOODED,
     LINK_STATE,
@@ -71,7 +71,7 @@ from wend.protocol.plugins.ports import (
     Timer,
     Unanswered,
     Undelivered,
-    unanswered,
+    give_up_failed,
 )
 from wend.protocol.plugins.subscriptions import Notify, SubscriptionQueries
 from wend.protocol.plugins.upstream import UPSTREAM_TRIES, return_upstream
@@ -104,11 +104,11 @@ __all__ = [
     "LINK_STATE", "FLOODED", "OUTSIDE", "Needs", "NoSettings", "Plugin", "Membership", "Graph", "Routing", "Notify",
     "SubscriptionQueries", "Interest", "Kind", "Begun", "Recalled", "Heard", "Undelivered", "Unanswered", "Due",
     "LinkChanged", "LinksChanged", "Changed", "SubscriptionsChanged", "Arrived", "Failed", "Acked", "PluginInput",
-    "Slot", "Tell", "SendTo", "Timer", "Remember", "Forward", "GiveUp", "unanswered", "RouteEvent", "DeliverHere",
+    "Slot", "Tell", "SendTo", "Timer", "Remember", "Forward", "GiveUp", "give_up_failed", "RouteEvent", "DeliverHere",
     "InterestLearned", "MakeLink", "Reroute", "EndLink", "PluginEffect", "ALLOWED", "GraphView", "LinkView",
     "OutageChanceView", "OutageEstimate", "NewsView", "View", "NO_GRAPH", "DeliverySettings", "LinkSettings",
     "PeerConfig", "MAX_CONTROL_BYTES", "MISFIT", "NO_ROOM", "REFUSED", "DropCode", "RefusalCode", "ForwardedCopies",
-    "Ranks", "fork", "hedge", "is_hedged", "subset", "one_of_each", "ContactFound", "Drop", "FindPath", "JoinMulticast",
-    "LeaveMulticast", "LocalSubscription", "Multicast", "MulticastMembers", "Notice", "PathFound", "Planned", "Refuse",
-    "Stopping", "UPSTREAM_TRIES", "return_upstream",
+    "Ranks", "fork", "hedge", "is_hedged", "subset", "choose_subscriptions", "ContactFound", "Drop", "FindPath",
+    "JoinMulticast", "LeaveMulticast", "LocalSubscription", "Multicast", "MulticastMembers", "Notice", "PathFound",
+    "Planned", "Refuse", "Stopping", "UPSTREAM_TRIES", "return_upstream",
 ]  # fmt: skip

@@ -17,7 +17,7 @@ _PEER_BITS = 16
 _PEER_MASK = (1 << _PEER_BITS) - 1
 _HEDGED = 1
 _LAST_VERSION = (1 << (63 - _PEER_BITS - 1)) - 1
-"""The highest version. No peer makes so many copies, but a neighbour may claim it; a larger rank fits no message."""
+"""The highest version. No peer makes that many copies, but a neighbour may claim it. A larger rank fits no message."""
 
 Ranks = tuple[int, ...]
 """One rank per destination, in their order. If all are 0 (the first copy, not hedged), the tuple is empty."""
@@ -59,16 +59,16 @@ class ForwardedCopies:
 
     def __init__(self, limit: int = 4096) -> None:
         self.limit = limit
-        """It remembers at least so many events, and at most twice as many."""
+        """The least number of events remembered; the most is twice as many."""
         self._taken: dict[EventId, dict[PeerId, int] | tuple[PeerId, ...]] = {}
-        """By event. If all ranks are 0, as for most events, the value is the packet's own tuple of destinations."""
+        """The rank of each destination, by event. If all are 0, as for most events, only the tuple of destinations."""
         self._older: dict[EventId, dict[PeerId, int] | tuple[PeerId, ...]] = {}
 
     def __len__(self) -> int:
-        """The number of events it remembers."""
+        """The number of events remembered."""
         return len(self._taken) + len(self._older)
 
-    def take(self, id_: EventId, dests: tuple[PeerId, ...], ranks: Ranks) -> tuple[tuple[PeerId, ...], Ranks]:
+    def record(self, id_: EventId, dests: tuple[PeerId, ...], ranks: Ranks) -> tuple[tuple[PeerId, ...], Ranks]:
         """Record a copy. Return the destinations to forward it to, with their ranks; higher copies serve the others."""
         young = self._taken
         if id_ not in young and id_ not in self._older:

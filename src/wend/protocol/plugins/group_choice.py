@@ -1,4 +1,4 @@
-"""Which member of a queue group gets an event: a choice that all peers make alike, and that spreads events evenly."""
+"""The choice of the queue group member that gets an event. All peers choose alike, and events spread evenly."""
 
 from collections.abc import Callable
 from hashlib import blake2b
@@ -11,14 +11,17 @@ T = TypeVar("T")
 
 
 def choose(id_: EventId, group: str, among: tuple[T, ...]) -> T:
-    """One of these, the same for all who ask: it depends on the event and the group alone."""
+    """Choose one of these. All callers choose the same, because it depends only on the event and the group."""
     digest = blake2b(f"{id_} {group}".encode(errors="surrogatepass"), digest_size=8).digest()
     return among[int.from_bytes(digest) % len(among)]
 
 
-def one_of_each(event: Event, me: PeerId, wanted: Notify, group_of: Callable[[int], str]) -> Notify:
-    """The subscriptions without a group, and one of each group for which this peer was chosen. An event that was passed
-    on to another member of a group is for that group alone: the others have it, or will, as it was published."""
+def choose_subscriptions(event: Event, me: PeerId, wanted: Notify, group_of: Callable[[int], str]) -> Notify:
+    """Choose the subscriptions without a group, and one of each group for which this peer was chosen.
+
+    An event that was passed on to another member of a group is only for that group: the other subscriptions get the
+    event as published.
+    """
     chosen = [group for group, peers in event.groups if peers[:1] == (me,)]
     found = [] if event.origin is not None else [one for one in wanted if not group_of(one[0].number)]
     for group in chosen:

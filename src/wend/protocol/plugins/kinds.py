@@ -1,4 +1,4 @@
-"""The kinds of plug-ins, what each declares, and what the peer asks of it beside `handle`."""
+"""The kinds of plug-ins, with the declarations and queries of each beside `handle`."""
 
 from collections.abc import Iterable
 from typing import Any, ClassVar, Protocol
@@ -16,48 +16,48 @@ from wend.protocol.plugins.view import GraphView, View
 LINK_STATE = "link-state"
 FLOODED = "flooded"
 OUTSIDE = ":"
-"""It stands in the name of a plug-in from outside the tree: `MODULE:CLASS`."""
+"""The separator in the name of a plug-in from outside the tree: `MODULE:CLASS`."""
 
 
 class Needs(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plug-in needs of the peer and of other plug-ins. What nobody needs does not run."""
+    """The needs of a plug-in of the peer and of other plug-ins. A part that no plug-in needs does not run."""
 
     graphs: tuple[str, ...] = ()
-    """Graph plug-ins, by name."""
+    """The names of graph plug-ins."""
     failure_detector: bool = False
     """Hellos over quiet links; links then go down and come back."""
     news: bool = False
-    """With the failure detector: hellos that tell neighbours which links are down."""
+    """With the failure detector: hellos that report to neighbours which links are down."""
     congestion_control: bool = False
-    """Packets wait for the congestion window of their link, and those that are too late come back (`Failed`)."""
+    """Packets wait for the congestion window of their link, and late packets are returned (`Failed`)."""
     paths: bool = False
-    """It uses the underlay paths of links if they are traced."""
+    """The underlay paths of links, if they are traced."""
     plan: bool = False
-    """It has to be told a plan."""
+    """A plan to follow."""
     interest: str = FLOODED
-    """Of a routing from outside the tree: the interest to host, unless the configuration names one."""
+    """For a routing from outside the tree: the interest to host, unless the configuration names one."""
     durable_interest: str = FLOODED
-    """The same with persistence, where stored events name their destinations."""
+    """The same with persistence, since stored events name their destinations."""
     membership: str | None = None
-    """Of a strategy from outside the tree: the membership to host, unless the configuration names one."""
+    """For a strategy from outside the tree: the membership to host, unless the configuration names one."""
 
 
 class NoSettings(Settings, frozen=True, kw_only=True):
-    """For plug-ins that have none."""
+    """The settings of plug-ins that have none."""
 
 
 class Plugin(Protocol):
-    """What every plug-in declares and does. It inherits from one of the kinds below."""
+    """The interface of every plug-in. A plug-in inherits from one of the kinds below."""
 
     kind: ClassVar[Kind]
     needs: ClassVar[Needs]
     messages: ClassVar[Any]
-    """The type of its messages: a tagged msgspec.Struct, or a union of such; None if it sends none."""
+    """The type of its messages: a tagged msgspec.Struct or a union of them; None if it sends none."""
     settings: ClassVar[type[Settings]]
     hears_anyone: ClassVar[bool]
-    """Whether it gets messages of peers that have no link to this one. Others are refused."""
+    """Whether it gets messages from peers without a link to this one. If not, they are refused."""
     about: ClassVar[str]
-    """A remark beside its name in lists."""
+    """A remark about the plug-in for lists."""
 
     def __init__(self, config: PeerConfig) -> None:
         """A subclass reads its own settings by `config.of(ItsSettings)`."""
@@ -79,7 +79,7 @@ class Membership:
     about: ClassVar[str] = ""
     hears_anyone: ClassVar[bool] = True
     joins: ClassVar[bool] = False
-    """Whether peers need no links and join by any peer that they know."""
+    """Whether peers need no configured links, and join through any peer that they know."""
     domain_setting: ClassVar[str | None] = None
     """The setting that names the peer's routing domain. A live driver fills it in from the peer's address."""
     strategy: ClassVar[str | None] = None
@@ -140,12 +140,12 @@ class Routing:
         return {}
 
     def unfinished(self) -> Iterable[EventId]:
-        """Events that wait in this plug-in and nowhere else."""
+        """Events that wait only in this plug-in."""
         return ()
 
 
 class Interest:
-    """Knows who wants an event. `handle` decides what it tells to whom; the peer asks `table` about events."""
+    """Knows which peers want an event. `handle` exchanges subscriptions; the peer queries `table` about events."""
 
     kind: ClassVar[Kind] = "interest"
     needs: ClassVar[Needs] = Needs()
@@ -154,10 +154,10 @@ class Interest:
     about: ClassVar[str] = ""
     hears_anyone: ClassVar[bool] = False
     knows_all_subscribers: ClassVar[bool] = True
-    """Whether `targets` are all peers that want an event. Else they are at most this peer, and the others are found on
-    the way: by the routing; or by the interest, if the strategy has no routing or the interest has a `header`."""
+    """Whether `targets` are all peers that want an event. If not, they are at most this peer, and the others are found
+    on the way: by the routing, or by the interest if the strategy has no routing or the interest has a `header`."""
     learns_late: ClassVar[bool] = False
-    """Whether peers may publish long before it knows all subscribers."""
+    """Whether it may learn of subscribers long after peers begin to publish."""
     header: ClassVar[Any] = None
     """The type of the header of packets that it hands to the routing (`RouteEvent`). With one, the interest gets events
     published here and packets for this peer (`Arrived`), and those without a route (`GiveUp`); it repairs losses."""
@@ -172,7 +172,7 @@ class Interest:
         self.table = table
 
     def deadline_ns(self, event: Event, origin: PeerId, dest: PeerId, graph: GraphView) -> Nanos | None:
-        """With a `header`: how soon a packet from a peer is due at a destination; None if it never is late."""
+        """With a `header`: when a packet from a peer is due at a destination; None if it is never late."""
         return self.table.deadline_ns(event, dest, graph)
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:

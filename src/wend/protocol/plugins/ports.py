@@ -1,4 +1,4 @@
-"""What a plug-in is told, and what it may answer: the inputs and effects of `Plugin.handle`."""
+"""The inputs and effects of `Plugin.handle`."""
 
 from typing import Any, Literal
 
@@ -34,11 +34,11 @@ class Begun(msgspec.Struct, frozen=True, gc=False):
 
     contacts: tuple[PeerId, ...]
     contacts_follow: bool = False
-    """Whether the driver still looks for contacts. It tells each as `ContactFound`."""
+    """Whether the driver still looks for contacts. It reports each as `ContactFound`."""
 
 
 class Recalled(msgspec.Struct, frozen=True, gc=False):
-    """A message that the plug-in asked to `Remember` in an earlier incarnation. It comes before `Begun`."""
+    """A message that the plug-in asked to `Remember` in an earlier incarnation. It precedes `Begun`."""
 
     message: Any
 
@@ -51,11 +51,11 @@ class Heard(msgspec.Struct, frozen=True, gc=False):
 
 
 class Undelivered(msgspec.Struct, frozen=True, gc=False):
-    """Nobody acknowledged a `SendTo` that asked for it. With this peer's own id: a `Multicast` is too large to send."""
+    """A `SendTo` with `acknowledged` got no ACK. With this peer's own id: a `Multicast` is too large to send."""
 
     peer: PeerId
     message: Any
-    """If it carries an event, its age is that of this moment."""
+    """The message. An event in it has its current age."""
 
 
 class Unanswered(msgspec.Struct, frozen=True, gc=False):
@@ -76,9 +76,9 @@ class LinkChanged(msgspec.Struct, frozen=True, gc=False):
     peer: PeerId
     up: bool
     fresh: bool = False
-    """The neighbour may have missed or forgotten what it was told: tell it all."""
+    """Whether the neighbour may lack earlier messages and so needs the full state."""
     restarted: bool = False
-    """It began a new incarnation: what it said in the earlier one is void."""
+    """Whether the neighbour began a new incarnation, so that its earlier messages are void."""
 
 
 class LinksChanged(msgspec.Struct, frozen=True, gc=False):
@@ -86,11 +86,11 @@ class LinksChanged(msgspec.Struct, frozen=True, gc=False):
 
 
 class Changed(msgspec.Struct, frozen=True, gc=False):
-    """As an effect: this plug-in shows others something new. As an input: another plug-in does."""
+    """As an effect: other plug-ins can see a change in this one. As an input: another plug-in has changed."""
 
     what: str
-    """`links` for the overlay, `interest` for subscriptions, `trees`, `ownership` for the keys that this peer owns;
-    plug-ins may add their own."""
+    """The changed state: `links` for the overlay, `interest` for subscriptions, `trees`, or `ownership` for the keys
+    that this peer owns. Plug-ins may add their own."""
 
 
 # ---------------------------------------------------------------- inputs of interest and routing
@@ -116,7 +116,7 @@ class Arrived(msgspec.Struct, frozen=True, gc=False):
     path: tuple[PeerId, ...] = ()
     """The peers that forwarded this packet, in order."""
     header: Any = None
-    """What the previous hop's routing wrote for this one; None from here."""
+    """The header from the routing of the previous hop; None for an event from here."""
     ranks: Ranks = ()
 
 
@@ -125,7 +125,7 @@ class Failed(msgspec.Struct, frozen=True, gc=False):
 
     forward: "Forward"
     congested: bool = False
-    """It was not sent: it would have come too late, because others wait for the link."""
+    """Whether it was not sent because it would have been late, behind others that wait for the link."""
 
 
 class Acked(msgspec.Struct, frozen=True, gc=False):
@@ -135,8 +135,8 @@ class Acked(msgspec.Struct, frozen=True, gc=False):
 
 
 class GiveUp(msgspec.Struct, frozen=True, gc=False):
-    """From the routing: no route now. With persistence the peer stores the event and retries it; else it drops it. If
-    packets carry a header of the interest, the interest gets this as an input instead."""
+    """From the routing: there is no route now. With persistence the peer stores the event and retries it; without, it
+    drops it. If packets carry a header of the interest, the interest gets this as an input instead."""
 
     event: Event
     born_ns: Nanos
@@ -171,11 +171,11 @@ PluginInput = (
 # ---------------------------------------------------------------- effects of every plug-in
 
 Slot = tuple[str, PeerId]
-"""What a control message is about: only the newest of a slot counts."""
+"""The subject of a control message: a newer message replaces an older one of the same slot."""
 
 
 class Tell(msgspec.Struct, frozen=True, gc=False):
-    """Send a message to a neighbour, again until it is acknowledged. A newer one of the same slot replaces it."""
+    """Send a message to a neighbour, and repeat it until it is acknowledged or a newer one of the slot replaces it."""
 
     peer: PeerId
     slot: Slot | None
@@ -189,11 +189,11 @@ class SendTo(msgspec.Struct, frozen=True, gc=False):
     peer: PeerId
     message: Any
     acknowledged: bool = False
-    """Repeat it until it is acknowledged, a few times; then say `Undelivered`. Else it may get lost."""
+    """Whether to repeat it a few times until it is acknowledged, and report `Undelivered` if it never is."""
     wait_ns: Nanos = 0
-    """How long to wait for the first acknowledgement; then twice as long each time. 0: as the link layer does."""
+    """The first timeout, which doubles with each repetition; 0: that of the link layer."""
     tries: int = 0
-    """How often to send it in all; 0: the usual number."""
+    """The number of transmissions; 0: the usual number."""
 
 
 class Timer(msgspec.Struct, frozen=True, gc=False):
@@ -207,9 +207,9 @@ class Remember(msgspec.Struct, frozen=True, gc=False):
     """Store this message if persistence is on: the next incarnation gets it as `Recalled`."""
 
     key: int
-    """What it is about, a peer's id for instance: the newest message with a key replaces the others."""
+    """The subject of the message, for example a peer's id. A newer message replaces an older one of the same key."""
     message: Any
-    """If it has a time of the peer, the field's name is one of `records.TIME_FIELDS`."""
+    """The message. A field with a time of the peer has one of the names in `records.TIME_FIELDS`."""
 
 
 # ---------------------------------------------------------------- effects of single kinds
@@ -226,18 +226,18 @@ class Forward(msgspec.Struct, frozen=True, gc=False):
     header: Any = None
     ranks: Ranks = ()
     tried: tuple[PeerId, ...] = ()
-    """Neighbours that did not answer for this packet; the plug-in's own memory, not sent."""
+    """Neighbours that did not acknowledge this packet; the plug-in's own memory, not sent."""
     tries: int = 0
     """Transmissions over this link; 0 means the configured number."""
     confirm: bool = False
-    """Send `Acked` when the ACK comes, not only `Failed` when it does not."""
+    """Whether to report `Acked` when the ACK arrives, beside `Failed` when it does not."""
     due: tuple[Nanos, ...] = ()
-    """By destination: when the packet has to arrive at the neighbour, to be in time; empty if it never is late."""
+    """By destination: when the packet has to arrive at the neighbour to be in time; empty if it is never late."""
     retries: int = 0
     """With the failure detector: further transmissions while loss explains a missing ACK better than an outage."""
 
 
-def unanswered(forward: Forward) -> GiveUp:
+def give_up_failed(forward: Forward) -> GiveUp:
     """Give up a `Forward` that failed, for strategies that know no other route."""
     return GiveUp(forward.event, forward.born_ns, forward.dests, "no-answer", forward.ranks)
 
@@ -256,19 +256,19 @@ class DeliverHere(msgspec.Struct, frozen=True, gc=False):
 
 
 class InterestLearned(msgspec.Struct, frozen=True, gc=False):
-    """From the interest: it knows what this peer wants, for the first time or anew."""
+    """From the interest: it has received the subscriptions of this peer, for the first time or again."""
 
     peer: PeerId
     returned: bool = False
-    """Whether it has restarted, and wants what was published meanwhile."""
+    """Whether the peer has restarted, and wants the events published meanwhile."""
 
 
 class MakeLink(msgspec.Struct, frozen=True, gc=False):
-    """From the membership: have a link to this peer."""
+    """From the membership: make a link to this peer."""
 
     peer: PeerId
     path: Path
-    """Underlay path from here, as measured or inferred."""
+    """The underlay path from here, as measured or inferred."""
 
 
 class Reroute(msgspec.Struct, frozen=True, gc=False):
@@ -316,4 +316,4 @@ ALLOWED: dict[Kind, frozenset[type]] = {
     "interest": _COMMON | _MULTICAST | {InterestLearned, DeliverHere, RouteEvent, FindPath},
     "routing": _COMMON | {Forward, GiveUp},
 }
-"""What a plug-in of each kind may answer."""
+"""The effects allowed for each kind of plug-in."""

@@ -1,4 +1,4 @@
-"""What a peer asks about subscriptions: its own, and those that it knows of others."""
+"""The queries of a peer about its own subscriptions, and about known subscriptions of other peers."""
 
 from typing import Protocol
 
@@ -12,10 +12,10 @@ Notify = tuple[tuple[SubscriptionId, Nanos | None], ...]
 
 
 class SubscriptionQueries(Protocol):
-    """The table of subscriptions that an interest has. `strategies/subscriptions` has one to use."""
+    """The table of subscriptions of an interest. `strategies/subscriptions` contains an implementation."""
 
     def targets(self, event: Event) -> tuple[PeerId, ...]:
-        """The peers, sorted, that want the event, as far as this one knows."""
+        """The peers that want the event, sorted, as far as this peer knows."""
         ...
 
     def local(self, event: Event, view: View) -> Notify:
@@ -23,15 +23,15 @@ class SubscriptionQueries(Protocol):
         ...
 
     def widened(self, event: Event) -> bool:
-        """Whether this peer has asked for such events although none of its subscriptions may want them."""
+        """Whether this peer asked for a wider set of events than its subscriptions want, and this event is in it."""
         ...
 
     def members(self, event: Event) -> dict[str, tuple[PeerId, ...]]:
-        """By queue group that wants the event: the peers, sorted, with members."""
+        """The peers with members, sorted, for each queue group that wants the event."""
         ...
 
     def ordered(self, event: Event) -> tuple[PeerId, ...]:
-        """The peers, sorted, with subscriptions that want the event in its publisher's order."""
+        """The peers with subscriptions that want the event in publisher order, sorted."""
         ...
 
     def expiry_ns(self, event: Event, subscriber: PeerId, graph: GraphView) -> Nanos | None:
@@ -39,16 +39,16 @@ class SubscriptionQueries(Protocol):
         ...
 
     def stayed_away(self, peer: PeerId, now: Nanos) -> bool:
-        """Whether a peer that stopped is away for longer than it announced, so that nobody stores events for it."""
+        """Whether a stopped peer is away for longer than it announced, so that no events are stored for it."""
         ...
 
     def knows(self, peers: tuple[PeerId, ...]) -> bool:
-        """Whether each of these peers has told what it wants."""
+        """Whether each of these peers has announced its interest."""
         ...
 
     @property
     def origins(self) -> frozenset[PeerId]:
-        """The peers that have told what they want."""
+        """The peers that have announced their interest."""
         ...
 
     def subscribe(self, wanted: LocalSubscription, me: PeerId) -> None:
@@ -74,7 +74,7 @@ class SubscriptionQueries(Protocol):
         ...
 
     def will_be_back(self, away_ns: Nanos) -> None:
-        """This peer stops, and will be back within this time. What it announces next says so, if others can use
+        """Include in the next announcement that this peer stops and will be back within this time, if others can use
         that."""
 
     # ---------------------------------------------------------------- for other plug-ins
@@ -89,7 +89,7 @@ class SubscriptionQueries(Protocol):
         ...
 
     def pairs(self, graph: GraphView) -> dict[tuple[PeerId, PeerId], Nanos | None]:
-        """By (publisher, subscriber): the deadline, or None if there is none."""
+        """The deadline, or None, by (publisher, subscriber)."""
         ...
 
     def deadline_ns(self, event: Event, subscriber: PeerId, graph: GraphView) -> Nanos | None:

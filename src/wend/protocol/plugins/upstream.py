@@ -1,4 +1,4 @@
-"""The way back of a packet whose routes have all failed: to the peer that it came from."""
+"""Returns a packet whose routes have all failed to the peer that it came from."""
 
 from wend.model.events import Event, PeerId
 from wend.model.units import Nanos

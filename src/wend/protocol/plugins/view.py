@@ -1,4 +1,4 @@
-"""What a plug-in sees of its peer, of the peer's links and of the other plug-ins. Nothing here is for it to change."""
+"""The view of a plug-in: its peer, the peer's links and the other plug-ins, all read-only."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
@@ -10,7 +10,7 @@ from wend.protocol.config import PeerConfig
 
 
 class GraphView(Protocol):
-    """The whole overlay, as the link-state database has it."""
+    """The whole overlay, as the link-state database describes it."""
 
     version: int
 
@@ -19,12 +19,12 @@ class GraphView(Protocol):
 
     @property
     def paths(self) -> Mapping[tuple[PeerId, PeerId], Path]:
-        """The routers of links' underlay paths, by (lower id, higher id), as far as they were traced."""
+        """The routers on the underlay paths of links, by (lower id, higher id), as far as they were traced."""
         ...
 
     @property
     def prices(self) -> Mapping[PeerId, Mapping[PeerId, Nanos]]:
-        """What links cost beyond their delay, because they are full; only those that are."""
+        """The costs that routing adds to the delays of congested links; other links are absent."""
         ...
 
     def distances(self, source: PeerId) -> Mapping[PeerId, Nanos]:
@@ -33,7 +33,7 @@ class GraphView(Protocol):
 
 
 class LinkView(Protocol):
-    """A link of this peer, to look at."""
+    """A link of this peer, read-only."""
 
     @property
     def delay_ns(self) -> Nanos: ...
@@ -43,20 +43,20 @@ class LinkView(Protocol):
 
     @property
     def path(self) -> Path:
-        """The routers of its underlay path, if they are known."""
+        """The routers on the underlay path of the link, if they are known."""
         ...
 
     @property
     def timeout_ns(self) -> Nanos:
-        """How long the sender waits for an ACK."""
+        """The timeout for an ACK."""
         ...
 
     @property
-    def up(self) -> bool: ...
+    def is_up(self) -> bool: ...
 
     @property
     def heard_by_neighbour(self) -> bool:
-        """Whether the neighbour says that it hears this peer."""
+        """Whether the neighbour reports that it hears this peer."""
         ...
 
     @property
@@ -76,24 +76,24 @@ class LinkView(Protocol):
 
     @property
     def price_ns(self) -> Nanos:
-        """What a route over the link costs beyond its delay, because the link is full."""
+        """The cost that routing adds to the delay of a congested link."""
         ...
 
     def seems_up(self, now: Nanos) -> bool:
-        """With the failure detector: the neighbour was heard within the detection time, and hears this peer."""
+        """With the failure detector: whether the neighbour was heard within the detection time, and hears this peer."""
         ...
 
     def heard_lately(self, now: Nanos) -> bool:
-        """With the failure detector: the neighbour was heard within the detection time."""
+        """With the failure detector: whether the neighbour was heard within the detection time."""
         ...
 
 
 class OutageChanceView(Protocol):
-    """How often a link fails, and for how long."""
+    """An estimate of how often a link fails, and for how long."""
 
     @property
     def share(self) -> float:
-        """The share of time that it is down."""
+        """The share of time that the link is down."""
         ...
 
     @property
@@ -111,21 +111,21 @@ class OutageChanceView(Protocol):
 
 
 class OutageEstimate(Protocol):
-    def of(self, now: Nanos, peer: PeerId) -> OutageChanceView:
-        """Outages of the link to a neighbour."""
+    def estimate(self, now: Nanos, peer: PeerId) -> OutageChanceView:
+        """Estimate the outages of the link to a neighbour."""
         ...
 
-    def of_all(self, now: Nanos) -> OutageChanceView:
-        """Outages of links around here."""
+    def estimate_all(self, now: Nanos) -> OutageChanceView:
+        """Estimate the outages of a link that this peer does not observe."""
         ...
 
 
 class NewsView(Protocol):
-    """Which links of other peers are down, as these say."""
+    """The links of other peers that are down, as hellos report."""
 
     @property
     def hops(self) -> int:
-        """Over how many links news travels."""
+        """How many links news travels at most."""
         ...
 
     def down(self, now: Nanos) -> frozenset[tuple[PeerId, PeerId]]:
@@ -137,7 +137,7 @@ class NewsView(Protocol):
 
 
 class View:
-    """What a plug-in may look at. Nothing here is for it to change."""
+    """The state that a plug-in may read. A plug-in must not change it."""
 
     __slots__ = (
         "config", "graph", "graphs", "incarnation", "interest", "links", "loaded", "me", "membership", "neighbours",
@@ -153,19 +153,19 @@ class View:
         self.links = links
         self.neighbours: tuple[PeerId, ...] = ()
         self.loaded = False
-        """Whether packets had to wait for links lately."""
+        """Whether packets recently had to wait for links."""
         self.graph: GraphView = NO_GRAPH
         """The link-state database; empty if no plug-in asked for it."""
         self.graphs: dict[str, Any] = {}
         """All graph plug-ins that the peer hosts, by name."""
         self.interest: Any = None
-        """The interest plug-in, and whatever it offers. `view.interest.table` knows subscriptions."""
+        """The interest plug-in. `view.interest.table` knows subscriptions."""
         self.membership: Any = None
-        """The membership plug-in, and whatever it offers; None if links are given."""
+        """The membership plug-in; None if the driver gives the links."""
         self.outages: OutageEstimate | None = None
         """None unless a plug-in needs the failure detector."""
         self.news: NewsView | None = None
-        """None unless a plug-in needs it and peers tell each other."""
+        """The news of failures; None unless a plug-in needs it and peers exchange news."""
 
 
 class _NoGraph:

@@ -119,7 +119,7 @@ class Adaptive(Routing):
     def _arrived(self, now: Nanos, packet: Arrived, view: View) -> list[PluginEffect]:
         dests, ranks = packet.dests, packet.ranks
         if packet.sender != view.me and view.me not in packet.path:
-            dests, ranks = self._taken.take(packet.event.id, dests, ranks)
+            dests, ranks = self._taken.record(packet.event.id, dests, ranks)
         on = []
         if dests:
             ranks = ranks or (0,) * len(dests)

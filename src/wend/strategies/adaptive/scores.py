@@ -63,7 +63,7 @@ class Scorer:
         """The loss of other peers' links, estimated from this peer's own."""
         self.sends = 1.0 / max(0.1, 1.0 - self._loss) ** 2
         """How often a packet crosses a link until its ACK comes back, on average."""
-        self._others: OutageChanceView = view.outages.of_all(now)
+        self._others: OutageChanceView = view.outages.estimate_all(now)
 
     def score(self, route: Route, other: Route | None, slack: Nanos) -> ScoredRoute:
         """Score a route, given the best route over another hop."""
@@ -107,7 +107,7 @@ class Scorer:
         link, now = self._links[route.hop], self._now
         up = 1.0
         if not link.seems_up(now):
-            up = self._view.outages.of(now, route.hop).up_after(link.silence_ns // 2 + link.delay_ns)
+            up = self._view.outages.estimate(now, route.hop).up_after(link.silence_ns // 2 + link.delay_ns)
         for _ in route.beyond & self._table.without:
             up *= self._others.up_after(DETECTION_NS + RELAY_NS + link.delay_ns)
         return up
@@ -121,7 +121,7 @@ class Scorer:
         if unnoticed <= 0:
             return 0.0
         assert self._view.outages is not None
-        return self._view.outages.of(self._now, route.hop).down_after(unnoticed)
+        return self._view.outages.estimate(self._now, route.hop).down_after(unnoticed)
 
     def _beyond(self, leg: Leg, route: Route, other: Route | None, slack: Nanos) -> float:
         detour = leg.detour_ns

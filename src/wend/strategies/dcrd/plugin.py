@@ -104,7 +104,7 @@ class Dcrd(Routing):
         if packet.sender == me or me in packet.path:  # from here, or handed back
             return self._next(packet.event, packet.born_ns, dests, ranks, packet.path, (), view)
         event = packet.event
-        fresh, ranks = self._taken.take(event.id, dests, ranks)
+        fresh, ranks = self._taken.record(event.id, dests, ranks)
         on = self._next(event, packet.born_ns, fresh, ranks, packet.path, (), view) if fresh else []
         if fresh is not dests and len(fresh) < len(dests):
             on.append(Notice("duplicate", packet.sender))

@@ -22,8 +22,8 @@ from wend.protocol.plugins import (
     PluginInput,
     Routing,
     View,
+    give_up_failed,
     subset,
-    unanswered,
 )
 from wend.topology import paths
 
@@ -51,7 +51,7 @@ class Multipath(Routing):
             case Arrived():
                 return self._arrived(event, view)
             case Failed(forward):
-                return [unanswered(forward)]
+                return [give_up_failed(forward)]
             case Changed():
                 self._routes.clear()
         return []

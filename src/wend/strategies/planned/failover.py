@@ -180,4 +180,4 @@ class FailoverRouting(Routing):
 
 
 def _works(link: LinkView) -> bool:
-    return link.up and link.heard_by_neighbour
+    return link.is_up and link.heard_by_neighbour

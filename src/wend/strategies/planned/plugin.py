@@ -30,7 +30,7 @@ from wend.protocol.plugins import (
     PluginInput,
     Routing,
     View,
-    unanswered,
+    give_up_failed,
 )
 from wend.strategies.planned.delivery import PlanLabel, PlannedDelivery
 
@@ -49,7 +49,7 @@ class PlannedRouting(Routing):
             case Arrived():
                 return self._delivery.forward(now, event, view)
             case Failed(forward):
-                return [unanswered(forward)]
+                return [give_up_failed(forward)]
             case Planned():
                 return self._delivery.handle_plan(now, event, view)
             case Due():

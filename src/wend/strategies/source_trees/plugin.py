@@ -21,8 +21,8 @@ from wend.protocol.plugins import (
     Ranks,
     Routing,
     View,
+    give_up_failed,
     subset,
-    unanswered,
 )
 from wend.topology import paths
 
@@ -39,7 +39,7 @@ class _Tree(Routing):
             case Arrived():
                 return self._arrived(event, view)
             case Failed(forward):
-                return [unanswered(forward)]
+                return [give_up_failed(forward)]
             case Changed():
                 self._hops.clear()
         return []

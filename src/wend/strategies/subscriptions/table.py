@@ -21,7 +21,7 @@ from wend.protocol.plugins import (
     PluginEffect,
     Timer,
     View,
-    one_of_each,
+    choose_subscriptions,
 )
 from wend.strategies.subscriptions.local import LocalSubscriptions
 
@@ -144,7 +144,7 @@ class SubscriptionTable:
         notify = tuple([one for one in notify if local.is_announced(one[0].number) != event.direct])
         if not local.grouped and not passed_on:
             return notify
-        return one_of_each(event, me, notify, lambda number: local.qos(number).group)
+        return choose_subscriptions(event, me, notify, lambda number: local.qos(number).group)
 
     def widened(self, event: Event) -> bool:
         """Whether this peer's summary matches an event that none of its subscriptions may want."""

@@ -144,7 +144,7 @@ class TreeSets:
     def check(self, now: Nanos, view: View) -> list[PluginEffect]:
         """Call for a generation if the newest no longer fits the links. Runs by timer and at every change."""
         newest = self.newest
-        working = {peer for peer in view.neighbours if view.links[peer].up and view.links[peer].heard_by_neighbour}
+        working = {peer for peer in view.neighbours if view.links[peer].is_up and view.links[peer].heard_by_neighbour}
         if self._links_changed(now, working, view):
             return self._call(now, view)
         if newest is not None and newest.trees and self._has_lasting_drift(now, newest, newest.used & working, view):
@@ -206,7 +206,7 @@ class TreeSets:
         self.newest = build = TreeGeneration(generation, now)
         effects: list[PluginEffect] = []
         for peer in view.neighbours:
-            if view.links[peer].up and view.links[peer].heard_by_neighbour:
+            if view.links[peer].is_up and view.links[peer].heard_by_neighbour:
                 effects.append(self._add(build, peer, view))
         return [*effects, *self._start(build, view)]
 

@@ -39,7 +39,7 @@ from wend.protocol.plugins import (
     Timer,
     View,
     fork,
-    unanswered,
+    give_up_failed,
 )
 from wend.strategies.trees.generations import order
 from wend.strategies.trees.graph import CHECK_NS, tree_graph
@@ -74,7 +74,7 @@ class TreeRouting(Routing):
             case Arrived():
                 return self._arrived(now, event, view)
             case Failed(forward) if view.persistence:
-                return [unanswered(forward)]
+                return [give_up_failed(forward)]
             case Failed(forward):
                 return [*self._failed(forward, view), *self._resume(now, view)]
             case LinkChanged() | Changed("tree-routes"):
@@ -276,7 +276,7 @@ class TreeRouting(Routing):
 
 def _works(peer: PeerId, view: View) -> bool:
     link = view.links.get(peer)
-    return link is not None and link.up and link.heard_by_neighbour
+    return link is not None and link.is_up and link.heard_by_neighbour
 
 
 class MrstRouting(TreeRouting):

@@ -153,17 +153,17 @@ def test_the_oldest_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
     held, effects = RetainedEvents(0, stores=False), Effects()
     for number in (1, 2, 3, 1, 4):
         held.retain("topic", event(number), 0, effects)
-    assert [one.id.sequence for one, _ in held.matching(5, "true")] == [3, 1, 4]
+    assert [one.id.sequence for one, _ in held.find_matching(5, "true")] == [3, 1, 4]
     assert effects == [Notice("retained-dropped", 0)]
     held.retain("topic", event(5, bytes(9_300)), 0, effects)
-    assert [one.id.sequence for one, _ in held.matching(5, "true")] == [4, 5]
+    assert [one.id.sequence for one, _ in held.find_matching(5, "true")] == [4, 5]
 
 
 def test_an_expired_one_is_not_handed_over() -> None:
     held = RetainedEvents(0, stores=False)
     held.retain("topic", event(1, ttl_ns=10), 100, Effects())
-    assert [age for _, age in held.matching(110, "topic = 't1'")] == [10]
-    assert held.matching(111, "topic = 't1'") == []
+    assert [age for _, age in held.find_matching(110, "topic = 't1'")] == [10]
+    assert held.find_matching(111, "topic = 't1'") == []
 
 
 def test_an_answer_that_does_not_match_the_question_is_dropped() -> None:

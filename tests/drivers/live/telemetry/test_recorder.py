@@ -293,23 +293,23 @@ def test_control_and_packets_that_an_outage_explains_are_not_lost(tmp_path: Path
         here = Scene(tmp_path, clock)
         here.start()
         link = here.peer.peer.links[1]
-        link.gave_up(is_data=False)
+        link.on_give_up(is_data=False)
         assert link.unanswered.timed_out == 0, (
             "a neighbour that does not run yet does not answer, and nobody sends it data"
         )
-        link.cleared()
-        link.timed_out()
-        link.gave_up()
+        link.clear_suspicion()
+        link.on_timeout()
+        link.on_give_up()
         assert link.unanswered.timed_out == 2
-        link.declared_down()
-        link.gave_up()
-        link.gave_up(is_data=False)
+        link.declare_down()
+        link.on_give_up()
+        link.on_give_up(is_data=False)
         assert link.unanswered.timed_out == 1, "the outage explains the packet that was given up"
-        link.restored()
-        link.cleared()
-        link.gave_up()
-        link.cleared()
-        link.declared_down()
+        link.restore()
+        link.clear_suspicion()
+        link.on_give_up()
+        link.clear_suspicion()
+        link.declare_down()
         assert link.unanswered.timed_out == 2, "the neighbour was heard since, so that packet was lost"
         here.end()
 

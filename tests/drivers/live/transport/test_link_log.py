@@ -163,7 +163,7 @@ def test_the_log_of_links_says_how_long_and_is_bounded(lines: list[str]) -> None
     clock = StepClock()
     links = {5: Link(5, MS, 1.0, PeerConfig(peer=1))}
     log = LinkLog(1, links, {5: THERE}, clock)
-    links[5].declared_down()
+    links[5].declare_down()
     log.heard(5, restarted=False)
     assert not lines, "that the link is up is told next"
     clock.now = 160 * MS
@@ -191,6 +191,6 @@ def test_the_log_of_links_says_how_long_and_is_bounded(lines: list[str]) -> None
 
 def test_the_log_tells_a_neighbour_that_hears_nothing_from_one_that_is_silent(lines: list[str]) -> None:
     link = Link(5, MS, 1.0, PeerConfig(peer=1))
-    link.hello(Hello(1, hearing=False))
+    link.on_hello(Hello(1, hearing=False))
     LinkLog(1, {5: link}, {5: THERE}, StepClock()).changed(Notice("link-down", 5))
     assert lines == ["peer 1: link-down 5 (192.0.2.2:7701), it does not hear this peer"]

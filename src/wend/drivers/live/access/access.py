@@ -86,9 +86,9 @@ class Usage:
 
     def check_rate(self, now_s: float, size: int) -> None:
         limits = self.limits
-        if self.events is not None and not self.events.has(now_s, 1.0):
+        if self.events is not None and not self.events.has_tokens(now_s, 1.0):
             raise Refused(f"{self.who} may publish {limits.events_per_s:g} events a second", code="rate-refused")
-        if self.bytes is not None and not self.bytes.has(now_s, size):
+        if self.bytes is not None and not self.bytes.has_tokens(now_s, size):
             raise Refused(f"{self.who} may publish {limits.bytes_per_s:g} bytes a second", code="rate-refused")
 
     def spend(self, size: int) -> None:

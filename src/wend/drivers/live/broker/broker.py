@@ -284,7 +284,7 @@ class Broker:
         signature of that event, which is verified later."""
         if delivery.event.headers and client is not self.retained:
             event = self.signatures.verified(delivery.event, monotonic())
-            delivery = delivery if event is delivery.event else delivery.of(event)
+            delivery = delivery if event is delivery.event else delivery.with_event(event)
         client.deliver(handle, delivery)
 
     def _subscribers_of(self, number: int) -> tuple[Subscriber, ...]:

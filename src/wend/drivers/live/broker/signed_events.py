@@ -74,7 +74,7 @@ class SignedEvents:
         shown = {name: text for name, text in headers.items() if name not in (SIGNATURE_HEADER, SIGNED_BY_HEADER)}
         if self._verifier is not None and SIGNATURE_HEADER in headers:
             try:
-                shown[SIGNED_BY_HEADER] = self._verifier.signer(event, wall_s())
+                shown[SIGNED_BY_HEADER] = self._verifier.verify(event, wall_s())
             except (Untrusted, OverflowError, ValueError) as error:
                 self.counts["signature-refused"] += 1
                 if self._limit.allows(now):

@@ -128,7 +128,7 @@ class StoreWriter:
             effect, since = self.held[0]
             try:
                 if isinstance(effect, Deliver):
-                    self._deliver(effect.after(self._clock() - since))
+                    self._deliver(effect.delayed_by(self._clock() - since))
                 elif self._store is not None:
                     self._store.append(effect.record)
             except Exception as error:

@@ -57,7 +57,7 @@ class LinkLog:
         """Log a packet with a new incarnation of the neighbour."""
         if restarted:
             self._log("restarted", peer, "")
-        elif self._links[peer].up:  # otherwise the peer will notice that the link is up
+        elif self._links[peer].is_up:  # otherwise the peer will notice that the link is up
             self._log(LINK_UP, peer, "heard for the first time")
 
     def changed(self, notice: Notice) -> None:

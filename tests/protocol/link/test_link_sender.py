@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from wend.model.units import FOREVER, MS, SECOND
 from wend.protocol.link.congestion import Controller
-from wend.protocol.link.send_queue import PROBE_NS, LinkSender
+from wend.protocol.link.link_sender import PROBE_NS, LinkSender
 
 SIZE = 100
 
@@ -34,17 +34,17 @@ def drained(one: LinkSender, now: int = 0) -> list[object]:
 
 def test_a_packet_passes_at_once_while_the_window_is_open() -> None:
     one = sender(window=2 * SIZE)
-    assert one.take(0, SIZE)
-    assert one.take(0, SIZE)
-    assert not one.take(0, SIZE)
-    one.acked(10 * MS, SIZE, 10 * MS)
-    assert one.take(10 * MS, SIZE)
+    assert one.try_send(0, SIZE)
+    assert one.try_send(0, SIZE)
+    assert not one.try_send(0, SIZE)
+    one.on_ack(10 * MS, SIZE, 10 * MS)
+    assert one.try_send(10 * MS, SIZE)
 
 
 def test_no_packet_overtakes_those_that_wait() -> None:
     one = sender()
     assert one.push("waits", SIZE, 1, FOREVER)
-    assert not one.take(0, SIZE)
+    assert not one.try_send(0, SIZE)
 
 
 def test_the_most_urgent_packet_leaves_first_and_those_without_deadline_last() -> None:
@@ -67,9 +67,9 @@ def test_publishers_without_deadlines_take_turns() -> None:
 def test_a_packet_that_cannot_be_in_time_comes_back() -> None:
     one = sender()
     one.push("late", SIZE, 1, 12 * MS)
-    assert one.hopeless(0) is None
-    assert one.hopeless(8 * MS) == "late"
-    assert one.hopeless(8 * MS) is None
+    assert one.pop_late(0) is None
+    assert one.pop_late(8 * MS) == "late"
+    assert one.pop_late(8 * MS) is None
 
 
 def test_who_comes_behind_others_arrives_later() -> None:
@@ -95,7 +95,7 @@ def test_the_queue_has_room_for_so_many_bytes() -> None:
 def test_two_probes_are_in_flight_over_a_link_that_is_down_one_after_the_other() -> None:
     one = sender(window=1000)
     one.stop()
-    assert [one.take(now * PROBE_NS, SIZE) for now in (0, 0, 1, 1, 2)] == [True, False, True, False, False]
+    assert [one.try_send(now * PROBE_NS, SIZE) for now in (0, 0, 1, 1, 2)] == [True, False, True, False, False]
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 500), st.integers(1, 300)), max_size=40))
@@ -105,14 +105,14 @@ def test_bytes_are_counted_right_whatever_happens(steps: list[tuple[int, int, in
     waiting: dict[int, int] = {}
     for number, (what, due, size) in enumerate(steps):
         now = number * MS
-        if what == 0 and one.take(now, size):
+        if what == 0 and one.try_send(now, size):
             flight.append(size)
         elif what == 1 and one.push(number, size, due % 3, due * MS if due < 250 else FOREVER):
             waiting[number] = size
         elif what == 2 and flight:
-            one.acked(now, flight.pop(), 10 * MS)
+            one.on_ack(now, flight.pop(), 10 * MS)
         elif what == 3 and (popped := one.pop(now)) is not None:
-            one.leaves(now, popped[1])
+            one.count_sent(now, popped[1])
             flight.append(waiting.pop(popped[0]))
         assert one.flight_bytes == sum(flight)
         assert one.queued_bytes == sum(waiting.values()) <= 2000

@@ -1,10 +1,10 @@
-"""The send queue of one link: what waits for the congestion window, by deadline.
+"""The sender of one link: its congestion window, and the queue of packets that wait for the window.
 
-Packets that are due leave first, the most urgent one before others. A packet that would come too late even if it left
-now does not leave: routing gets it back. Packets without a deadline get what is left, in turn by publisher, so that a
-busy one does not push others aside. ACKs, hellos and control do not pass here.
+Packets with a deadline are sent first, the most urgent before the others. A packet that would arrive too late even if
+sent now goes back to routing. Packets without a deadline share the remaining capacity in round robin by publisher, so
+that a busy publisher does not starve others. ACKs, hellos and control bypass the queue.
 
-While nothing waits, and the window is open, a packet passes at once, and only its size is counted.
+While no packet waits and the window is open, a packet is sent at once, and only its size is counted.
 """
 
 from bisect import bisect_right, insort
@@ -18,24 +18,24 @@ from wend.protocol.link.congestion import MIN_PACKETS, UNLIMITED, Aimd, Controll
 from wend.protocol.link.copa import Copa
 
 BURST_PACKETS: Final = 10
-"""How many packets may leave at once after a pause."""
+"""How many packets may be sent at once after a pause."""
 MEAN_PERIODS: Final = 2
-"""Over how many periods the load of a link is smoothed."""
+"""The number of periods over which the load of a link is smoothed."""
 MEASURED: Final = 3
-"""ACKs tell the capacity of a link if they come for one part in so many of a period, at least."""
+"""ACKs give the capacity of a link if they span at least 1 / this of a period."""
 PROBES: Final = 2
 """How many packets may be in flight over a link that is down."""
 PROBE_NS: Final = 320 * MS
-"""The least time between two of them: hellos probe the link more often."""
+"""The least time between two probes: hellos probe the link more often."""
 
 CONTROLLERS: dict[Congestion, type[Controller]] = {"copa": Copa, "aimd": Aimd}
 
 Waiting = Any
-"""A packet that waits: its owner knows what it is."""
+"""A waiting packet, of a type that only its owner knows."""
 
 
 class LinkSender:
-    """The congestion window of a link, and what waits for it."""
+    """The congestion window of a link, and the packets waiting for it."""
 
     __slots__ = (
         "_carried", "_due", "_limit", "_number", "_offered", "_others", "_periods", "_probe_ns", "_restarted",
@@ -45,74 +45,74 @@ class LinkSender:
     )  # fmt: skip
 
     def __init__(self, controller: Controller, limit: int) -> None:
-        """`limit`: how many bytes may wait."""
+        """`limit`: the most bytes that may wait."""
         self.controller = controller
         self._limit = limit
         self.flight_bytes = 0
         self.queued_bytes = 0
         self.next_ns: Nanos = 0
-        """When the pace lets the next packet leave."""
+        """When the pace allows the next packet."""
         self._wake_ns: Nanos = FOREVER
-        """When a timer will look at the queue."""
+        """When a timer will check the queue."""
         self.slow_ns: Nanos = 0
-        """A longer round trip is later than the silence that hellos announce allows for."""
+        """The longest round trip for which the silence announced by hellos allows."""
         self.stopped = False
-        """Whether the link is down: then only probes leave."""
+        """Whether the link is down: then only probes are sent."""
         self._probe_ns: Nanos = 0
-        """When the next probe may."""
+        """When the next probe may be sent."""
         self.wait_ns: Nanos = 0
-        """How long a packet that is due would wait here now."""
+        """How long a packet with a deadline would wait here now."""
         self._due: list[tuple[Nanos, int, int, Waiting]] = []
         """Packets with a deadline: latest arrival at the neighbour, number, size and packet, most urgent first."""
         self._timed_bytes = 0
         self._others: dict[PeerId, deque[tuple[int, Waiting]]] = {}
-        """Packets without one, by publisher; the first publisher is the next."""
+        """Packets without a deadline, by publisher; the first publisher is served next."""
         self._number = 0
         self.newest_ns: Nanos = 0
-        """When the newest packet was sent that is acknowledged."""
+        """When the newest acknowledged packet was sent."""
         self.price_ns: Nanos = 0
-        """What routing adds to the delay of the link, because it is full."""
+        """The cost that routing adds to the delay of a congested link."""
         self.capacity = 0.0
-        """Bytes per nanosecond that the link has carried while packets waited for it; 0 if none did."""
+        """Bytes per nanosecond that the link carried while packets waited for it; 0 if none waited."""
         self.load = 0.0
-        """What routing wanted to send lately, as a share of the capacity; 0 if that is unknown."""
+        """The load that routing recently offered, as a share of the capacity; 0 if the capacity is unknown."""
         self.waited = False
-        """Whether packets had to wait in that period."""
+        """Whether packets had to wait in the last period."""
         self._offered = self._waited = 0
-        """Bytes in the current period."""
+        """Bytes offered, and bytes that had to wait, in the current period."""
         self._periods = 0
-        """Those of which `load` is the mean."""
+        """The number of periods of which `load` is the mean."""
         self._carried = -1
-        """Bytes that were acknowledged in the current period after the first ACK; -1 before it."""
+        """Bytes acknowledged in the current period after its first ACK; -1 before that ACK."""
         self._since_ns = self._until_ns = 0
-        """When the first and the last ACK of the period came."""
+        """When the first and the last ACK of the period arrived."""
         self._restarted = False
-        """Whether the link came back in this period: it starts slowly, and that says nothing about its capacity."""
+        """Whether the link returned in this period: its slow start must not count as its capacity."""
 
     @property
     def is_crowded(self) -> bool:
-        """Whether half of the room is taken, so publishers should pause."""
+        """Whether the queue is half full, so that publishers should pause."""
         return 2 * self.queued_bytes > self._limit
 
     @property
     def is_busy(self) -> bool:
-        """Whether the application sends about as much as it may, so ACKs may be late because of queues."""
+        """Whether the application uses most of the window, so that ACKs may be late because of queues."""
         return self.queued_bytes > 0 or 2 * self.flight_bytes >= self.controller.window
 
-    def take(self, now: Nanos, size: int, late: bool = False) -> bool:
-        """Whether a packet may leave now. It counts as in flight then. One that is late takes only room that is left,
-        and so is no load."""
+    def try_send(self, now: Nanos, size: int, late: bool = False) -> bool:
+        """Count a packet as in flight if the window allows it now. Return whether it does. A late packet uses only
+        spare capacity, so it does not count as load."""
         if not late:
             self._offered += size
         if self.queued_bytes or not self.is_open(now, size):
             if not late:
                 self._waited += size
             return False
-        self.leaves(now, size)
+        self.count_sent(now, size)
         return True
 
     def is_open(self, now: Nanos, size: int) -> bool:
-        """Whether window and pace let a packet of this size leave."""
+        """Whether window and pace allow a packet of this size."""
         flight = self.flight_bytes
         if self.stopped:
             return flight < PROBES * size and now >= self._probe_ns
@@ -120,10 +120,10 @@ class LinkSender:
             return False
         return now >= self.next_ns
 
-    def leaves(self, now: Nanos, size: int) -> None:
+    def count_sent(self, now: Nanos, size: int) -> None:
         controller = self.controller
         if not controller.segment:
-            controller.first(size)
+            controller.start(size)
         self.flight_bytes += size
         if self.stopped:
             self._probe_ns = now + PROBE_NS
@@ -131,9 +131,9 @@ class LinkSender:
             earliest = now - int(controller.pace * controller.segment * BURST_PACKETS)
             self.next_ns = max(self.next_ns, earliest) + int(controller.pace * size)
 
-    def acked(self, now: Nanos, size: int, round_trip_ns: Nanos, first_ns: Nanos = 0) -> None:
-        """An ACK came for a packet in flight that was first sent at `first_ns`. `round_trip_ns` is 0 if a
-        retransmission makes it ambiguous."""
+    def on_ack(self, now: Nanos, size: int, round_trip_ns: Nanos, first_ns: Nanos = 0) -> None:
+        """Handle the ACK of a packet that was first sent at `first_ns`. `round_trip_ns` is 0 if a retransmission makes
+        it ambiguous."""
         self.newest_ns = max(self.newest_ns, first_ns)
         if self._carried < 0:
             self._carried, self._since_ns = 0, now
@@ -141,37 +141,37 @@ class LinkSender:
             self._carried += size
         self._until_ns = now
         controller = self.controller
-        # a window that is not used up does not grow: a burst would fill all of it, and wait in the network
+        # a window that is not fully used does not grow: a burst would fill it and then wait in the network
         if self.queued_bytes or self.flight_bytes + 2 * size > controller.window:
             self.flight_bytes -= size
-            controller.acked(now, size, round_trip_ns, False)
+            controller.on_ack(now, size, round_trip_ns, False)
             return
         self.flight_bytes -= size
         if not 0 <= round_trip_ns - controller.least_ns <= controller.jitter_ns:
-            controller.acked(now, size, round_trip_ns, True)  # else there is nothing to learn
+            controller.on_ack(now, size, round_trip_ns, True)  # else the ACK gives no information
 
-    def late(self, now: Nanos, round_trip_ns: Nanos) -> None:
-        """An ACK came for a packet that was given up: the queue is longer than was thought."""
-        self.controller.acked(now, 0, round_trip_ns, True)
+    def on_late_ack(self, now: Nanos, round_trip_ns: Nanos) -> None:
+        """Handle the ACK of a packet that was given up: the queue is longer than assumed."""
+        self.controller.on_ack(now, 0, round_trip_ns, True)
 
-    def released(self, size: int) -> None:
-        """A packet in flight is no longer awaited."""
+    def release(self, size: int) -> None:
+        """Stop counting a packet as in flight."""
         self.flight_bytes -= size
 
-    def lost(self, now: Nanos, size: int) -> None:
-        """No ACK came for a packet, though the neighbour is heard."""
-        self.controller.lost(now, size)
+    def on_loss(self, now: Nanos, size: int) -> None:
+        """Handle the loss of a packet to a neighbour that is heard."""
+        self.controller.on_loss(now, size)
 
     # ---------------------------------------------------------------- the queue
 
     def arrival_ns(self, now: Nanos) -> Nanos:
-        """When a packet that leaves now arrives at the neighbour, and not often later."""
+        """When a packet sent now arrives at the neighbour; it rarely arrives later."""
         controller = self.controller
         least = controller.least_ns
         return now + least // 2 + int(controller.srtt_ns - least + controller.rttvar_ns)
 
     def expected_ns(self, now: Nanos, due_ns: Nanos) -> Nanos:
-        """When a packet with this deadline arrives, behind those that are more urgent."""
+        """When a packet with this deadline would arrive, behind the more urgent ones."""
         ahead = bisect_right(self._due, (due_ns, self._number + 1))
         if not ahead:
             return self.arrival_ns(now)
@@ -179,7 +179,7 @@ class LinkSender:
         return self.arrival_ns(now) + int(size / self.controller.rate)
 
     def push(self, what: Waiting, size: int, publisher: PeerId, due_ns: Nanos) -> bool:
-        """Let a packet wait, with a deadline or `FOREVER`. False if there is no room."""
+        """Queue a packet, with a deadline or `FOREVER`. Return False if the queue is full."""
         if self.queued_bytes + size > self._limit:
             return False
         self._number = number = self._number + 1
@@ -192,14 +192,14 @@ class LinkSender:
             self._others.setdefault(publisher, deque()).append((size, what))
         return True
 
-    def hopeless(self, now: Nanos) -> Waiting | None:
-        """Remove a packet that is too late."""
+    def pop_late(self, now: Nanos) -> Waiting | None:
+        """Remove and return a packet that would arrive too late, if there is one."""
         if not self._due or self._due[0][0] >= self.arrival_ns(now):
             return None
         return self._pop_due()
 
     def pop(self, now: Nanos) -> tuple[Waiting, int] | None:
-        """Remove the next packet if it may leave now; with its size. The caller says that it `leaves`."""
+        """Remove the next packet if it may be sent now, and return it with its size. The caller calls `count_sent`."""
         if self._due:
             size = self._due[0][2]
             return (self._pop_due(), size) if self.is_open(now, size) else None
@@ -216,30 +216,30 @@ class LinkSender:
         return None
 
     def waiting(self) -> list[Waiting]:
-        """All packets that wait."""
+        """All waiting packets."""
         return [*(entry[3] for entry in self._due), *(what for queue in self._others.values() for _, what in queue)]
 
     def clear(self) -> list[Waiting]:
-        """Remove all packets that wait."""
-        found = self.waiting()
+        """Remove and return all waiting packets."""
+        packets = self.waiting()
         self._due.clear()
         self._others.clear()
         self.queued_bytes = self._timed_bytes = self.wait_ns = 0
-        return found
+        return packets
 
-    def wakes_sooner(self, time: Nanos) -> bool:
-        """A timer has to look at the queue at this time. False if another one will look earlier."""
+    def set_wake_time(self, time: Nanos) -> bool:
+        """Set when a timer checks the queue. Return False if another timer will check it earlier."""
         if time >= self._wake_ns:
             return False
         self._wake_ns = time
         return True
 
-    def woken(self) -> None:
-        """The timer looks at the queue."""
+    def on_wake(self) -> None:
+        """Forget the timer, which has fired."""
         self._wake_ns = FOREVER
 
     def expect_round_trips(self, late_ns: Nanos) -> None:
-        """Packets may be late by so much before this peer has to announce longer silences."""
+        """Set how late packets may be before this peer has to announce longer silences."""
         self.slow_ns = self.controller.least_ns + late_ns
 
     # ---------------------------------------------------------------- load
@@ -248,7 +248,7 @@ class LinkSender:
         self.price_ns = price_ns
 
     def begin_periods(self) -> None:
-        """Measure from now on."""
+        """Start to measure the load."""
         self._offered = self._waited = self._periods = 0
         self._carried = -1
 
@@ -258,7 +258,7 @@ class LinkSender:
         span = self._until_ns - self._since_ns
         if self._carried > 0 and MEASURED * span > period_ns:
             rate = self._carried / span
-            if 2 * self._waited > self._offered and not self._restarted:  # the link was busy all the time
+            if 2 * self._waited > self._offered and not self._restarted:  # the link was always busy
                 self.capacity = rate if not self.capacity else (self.capacity + rate) / 2
             elif self.capacity:
                 self.capacity = max(self.capacity, self._carried / period_ns)
@@ -272,12 +272,12 @@ class LinkSender:
     # ---------------------------------------------------------------- outages
 
     def stop(self) -> None:
-        """The link is down."""
+        """Stop sending all but probes, since the link is down."""
         self.stopped = True
         self._probe_ns = 0
 
     def restart(self, now: Nanos) -> None:
-        """The link is up again. It starts slowly."""
+        """Restart with a small window, since the link is up again."""
         self.stopped = False
         self._restarted = True
         controller = self.controller
