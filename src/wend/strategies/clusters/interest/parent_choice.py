@@ -80,7 +80,7 @@ class _Search:
             ]
             for offered in candidates
         ]
-        self._offers = [sorted(_undominated(offered), key=lambda one: one.tie[1:]) for offered in offers]
+        self._offers = [sorted(_remove_dominated(offered), key=lambda one: one.tie[1:]) for offered in offers]
         self._ahead = [
             [sum(min((one.mask & o.mask).bit_count() for o in later) for later in self._offers[tree + 1 :])
              for one in offered]
@@ -123,17 +123,17 @@ class _Search:
         return self._rank is None or ((least, nearest), names) <= (self._rank, self._names[: len(names)])
 
 
-def _undominated(offered: list[_Offer]) -> list[_Offer]:
+def _remove_dominated(offered: list[_Offer]) -> list[_Offer]:
     """The candidates that are better than each other one with some choice in the other trees."""
     ordered = sorted(offered, key=lambda one: (one.added, one.tie))
     best: list[_Offer] = []
     for one in ordered:
-        if not any(better.mask & ~one.mask == 0 and _not_worse(better, one) for better in best):
+        if not any(better.mask & ~one.mask == 0 and _is_not_worse(better, one) for better in best):
             best.append(one)
     return best
 
 
-def _not_worse(better: _Offer, one: _Offer) -> bool:
+def _is_not_worse(better: _Offer, one: _Offer) -> bool:
     return better.added < one.added or better.tie < one.tie
 
 
@@ -186,7 +186,7 @@ class ParentChoice:
         return choices
 
     def _most_diverse(self, group: str, trees: list[int], offers: list[Candidates]) -> tuple[int, ...]:
-        """The best choice beside the parents in other trees. Present parents stay if no choice is better."""
+        """The best choice given the parents in other trees. Present parents stay if no choice is better."""
         fixed = [parent for (of, tree), parent in self._parents.items() if of == group and tree not in trees]
         options = [*offers, *((parent,) for parent in fixed)]
         best = choose_parents(options)
@@ -202,7 +202,7 @@ class ParentChoice:
         return best[: len(trees)]
 
     def forget(self, group: str) -> None:
-        """This cluster has left a tree of the group."""
+        """Forget the parents in a group, because this cluster has left one of its trees."""
         for tree_id in [tree_id for tree_id in self._parents if tree_id[0] == group]:
             del self._parents[tree_id]
 
