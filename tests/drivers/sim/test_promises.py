@@ -171,13 +171,13 @@ class Suppressor(Dcrd):
         super().__init__(config)
         self._seen: set[tuple[EventId, PeerId]] = set()
 
-    def _arrived(self, now: Nanos, packet: Arrived, view: View) -> list[PluginEffect]:
+    def _on_arrived(self, now: Nanos, packet: Arrived, view: View) -> list[PluginEffect]:
         seen = self._seen
         dests = tuple(d for d in packet.dests if packet.sender == view.me or (packet.event.id, d) not in seen)
         seen.update((packet.event.id, d) for d in packet.dests)
         if not dests:
             return []
-        return super()._arrived(now, Arrived(packet.sender, packet.event, packet.born_ns, dests, packet.path), view)
+        return super()._on_arrived(now, Arrived(packet.sender, packet.event, packet.born_ns, dests, packet.path), view)
 
 
 @pytest.mark.parametrize(

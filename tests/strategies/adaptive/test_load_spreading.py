@@ -15,9 +15,9 @@ from wend.strategies.adaptive.load_spreading import (
     HOP_NS,
     LINK_NS,
     PricedRoutes,
-    Spreading,
-    class_of,
-    weight_of,
+    SpreadRoutes,
+    class_weight,
+    event_class,
 )
 
 ME = 0
@@ -42,15 +42,15 @@ def view(links: dict[tuple[int, int], int], prices: dict[tuple[int, int], int]) 
 def test_a_full_link_is_avoided_and_a_route_that_is_too_slow_is_not_taken() -> None:
     seen = view({(0, 1): 10, (0, 2): 15, (1, 3): 10, (2, 3): 15}, {(1, 3): 40})
     routes = PricedRoutes(seen)
-    assert Spreading(routes, seen, WEIGHT).choose(3, (1, 2), 200 * MS) == (2, 15 * MS + HOP_NS)
-    assert Spreading(routes, seen, WEIGHT).choose(3, (1, 2), 25 * MS + 2 * HOP_NS) == (1, 10 * MS + HOP_NS)
-    assert Spreading(routes, seen, WEIGHT).choose(3, (1, 2), 15 * MS + HOP_NS) is None
-    assert Spreading(routes, seen, WEIGHT).choose(9, (1, 2), FOREVER) is None
+    assert SpreadRoutes(routes, seen, WEIGHT).choose(3, (1, 2), 200 * MS) == (2, 15 * MS + HOP_NS)
+    assert SpreadRoutes(routes, seen, WEIGHT).choose(3, (1, 2), 25 * MS + 2 * HOP_NS) == (1, 10 * MS + HOP_NS)
+    assert SpreadRoutes(routes, seen, WEIGHT).choose(3, (1, 2), 15 * MS + HOP_NS) is None
+    assert SpreadRoutes(routes, seen, WEIGHT).choose(9, (1, 2), FOREVER) is None
 
 
 def test_a_destination_that_costs_too_much_is_not_worth_to_be_in_time() -> None:
     seen = view({(0, 1): 10, (1, 2): 10}, {(1, 2): 400})
-    spreading = Spreading(PricedRoutes(seen), seen, WEIGHT)
+    spreading = SpreadRoutes(PricedRoutes(seen), seen, WEIGHT)
     assert spreading.choose(2, (1,), 200 * MS) is None
     assert spreading.choose(2, (1,), FOREVER) == (1, 10 * MS + HOP_NS)
 
@@ -58,17 +58,17 @@ def test_a_destination_that_costs_too_much_is_not_worth_to_be_in_time() -> None:
 def test_a_second_destination_joins_the_route_of_the_first() -> None:
     """To 4 the route over 2 is the shorter one, but the packet goes to 1 and 3 anyway."""
     seen = view({(0, 1): 10, (0, 2): 10, (1, 3): 10, (2, 4): 10, (3, 4): 5}, {(0, 1): 1})
-    spreading = Spreading(PricedRoutes(seen), seen, WEIGHT)
+    spreading = SpreadRoutes(PricedRoutes(seen), seen, WEIGHT)
     assert spreading.choose(3, (1, 2), 200 * MS) == (1, 10 * MS + HOP_NS)
     assert spreading.choose(4, (1, 2), 200 * MS) == (1, 15 * MS + 2 * HOP_NS)
-    assert Spreading(PricedRoutes(seen), seen, WEIGHT).choose(4, (1, 2), 200 * MS) == (2, 10 * MS + HOP_NS)
+    assert SpreadRoutes(PricedRoutes(seen), seen, WEIGHT).choose(4, (1, 2), 200 * MS) == (2, 10 * MS + HOP_NS)
 
 
 def test_the_events_of_a_publisher_are_of_all_classes_in_turn() -> None:
     for step in (1, 2, 3, 7):  # one topic of several
-        numbers = [class_of(EventId(5, 1, n)) for n in range(0, 64 * step, step)]
+        numbers = [event_class(EventId(5, 1, n)) for n in range(0, 64 * step, step)]
         assert all(2 <= numbers.count(number) <= 6 for number in range(CLASSES))
-    weights = [weight_of(number) for number in range(CLASSES)]
+    weights = [class_weight(number) for number in range(CLASSES)]
     assert (min(weights), max(weights)) == (0.5 + 0.5 / CLASSES, 1.5 - 0.5 / CLASSES)
 
 
@@ -96,7 +96,7 @@ def test_the_first_choice_costs_no_more_than_the_shortest_route_and_is_in_time(
             for between in permutations(others, size)
             if all(b in costs.get(a, {}) for a, b in pairwise((ME, *between, dest)))
         ]
-        found = Spreading(PricedRoutes(seen), seen, WEIGHT).choose(dest, tuple(costs[ME]), FOREVER)
+        found = SpreadRoutes(PricedRoutes(seen), seen, WEIGHT).choose(dest, tuple(costs[ME]), FOREVER)
         if not routes:
             assert found is None
             continue

@@ -72,7 +72,7 @@ def test_delays_and_detours_are_those_of_a_search_in_the_whole_graph(costs: Cost
                 assert usable.early_ns(route, link) == min(FAR, view.links[route.hop].delay_ns + expected_ns)
             assert route.beyond <= around.keys()
             assert route.links == route.beyond | {(ME, route.hop)}
-            for number, leg in enumerate(table.legs(route)):
+            for number, leg in enumerate(table.later_links(route)):
                 check_leg(leg, number, route, costs, distance)
 
 
@@ -108,11 +108,13 @@ def test_without_links_the_routes_are_those_of_the_graph_without_them(costs: Cos
             assert (route.path[0], route.path[-1]) == (route.hop, dest)
             assert route.beyond == {(min(a, b), max(a, b)) for a, b in steps}
             assert route.links == route.beyond | {(ME, route.hop)}
-            for number, leg in enumerate(usable.legs(route)):
+            for number, leg in enumerate(usable.later_links(route)):
                 check_leg(leg, number, route, left, distance)
             for link in links:
-                early = shortest({a: {b: d for b, d in row.items() if {a, b} != {*link}} for a, row in left.items()})
-                there = early[route.hop, dest]
+                early_route = shortest(
+                    {a: {b: d for b, d in row.items() if {a, b} != {*link}} for a, row in left.items()}
+                )
+                there = early_route[route.hop, dest]
                 expected_ns = view.links[route.hop].delay_ns + int(there) if np.isfinite(there) else FAR
                 assert usable.early_ns(route, link) == min(FAR, expected_ns)
 

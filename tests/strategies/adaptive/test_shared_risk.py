@@ -64,7 +64,7 @@ def test_what_broke_is_never_acquitted_and_what_was_heard_since_is_never_blamed(
             link.declare_down()
         else:
             link.on_promise(SECOND)
-    causes = SharedRisk(view).blamed(now, view.links)
+    causes = SharedRisk(view).find_causes(now, view.links)
     assert causes
     for cause in causes:
         assert culprit in cause
@@ -75,7 +75,7 @@ def test_what_broke_is_never_acquitted_and_what_was_heard_since_is_never_blamed(
 @given(stars())
 def test_nothing_is_blamed_while_all_are_heard(paths: dict[PeerId, Path]) -> None:
     view = view_of(paths)
-    assert SharedRisk(view).blamed(0, view.links) == []
+    assert SharedRisk(view).find_causes(0, view.links) == []
 
 
 def test_what_explains_most_is_blamed() -> None:
@@ -84,12 +84,12 @@ def test_what_explains_most_is_blamed() -> None:
     suspicion = SharedRisk(view)
     for peer in (1, 2):
         view.links[peer].declare_down()
-    assert suspicion.blamed(0, view.links) == [{1, 2, (1, 2)}]
+    assert suspicion.find_causes(0, view.links) == [{1, 2, (1, 2)}]
     view.links[3].declare_down()
-    assert suspicion.blamed(0, view.links) == [{1}]
+    assert suspicion.find_causes(0, view.links) == [{1}]
     assert view.links[3].restore()
     view.links[3].heard_ns = SECOND
-    assert suspicion.blamed(SECOND, view.links) == [{2, (1, 2)}]
+    assert suspicion.find_causes(SECOND, view.links) == [{2, (1, 2)}]
 
 
 def test_holes_name_nobody() -> None:
@@ -106,18 +106,18 @@ def test_doubt_is_the_share_of_the_causes_that_a_route_runs_over() -> None:
     view.graph = graph
     view.links[1].declare_down()
     suspicion = SharedRisk(view)
-    causes = suspicion.blamed(0, view.links)
+    causes = suspicion.find_causes(0, view.links)
     assert causes == [{1, 2, (1, 2), (None, 1)}]
     over, beside = Route(2, MS, 7, frozenset({(2, 7)})), Route(2, MS, 2, frozenset())
-    assert suspicion.doubt(over, causes) == 0.25
+    assert suspicion.down_probability(over, causes) == 0.25
     detour = Route(2, MS, 7, frozenset({(2, 3), (3, 7)}))
-    assert suspicion.doubt(detour, causes) == 0.0, "another path over the same hop"
-    assert suspicion.doubt(beside, causes) == 0.0
-    assert suspicion.spared(over, beside, causes) == 0.25
-    assert suspicion.spared(beside, over, causes) == 0.0
-    assert suspicion.apart((2, 7), over) == 0.0
-    assert suspicion.apart((8, 9), over) == 1.0
-    assert suspicion.apart((2, 7), beside) == pytest.approx(5 / 7), "router 4 and peer 2 are shared"
+    assert suspicion.down_probability(detour, causes) == 0.0, "another path over the same hop"
+    assert suspicion.down_probability(beside, causes) == 0.0
+    assert suspicion.only_first_down_probability(over, beside, causes) == 0.25
+    assert suspicion.only_first_down_probability(beside, over, causes) == 0.0
+    assert suspicion.unshared_fraction((2, 7), over) == 0.0
+    assert suspicion.unshared_fraction((8, 9), over) == 1.0
+    assert suspicion.unshared_fraction((2, 7), beside) == pytest.approx(5 / 7), "router 4 and peer 2 are shared"
 
 
 # ---------------------------------------------------------------- a peer that knows

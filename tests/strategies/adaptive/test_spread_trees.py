@@ -11,7 +11,7 @@ from wend.protocol.link.prices import FULL_NS, GOOD_LOAD
 from wend.protocol.plugins import View
 from wend.strategies.adaptive import spread_trees
 from wend.strategies.adaptive.load_spreading import CLASSES
-from wend.strategies.adaptive.spread_trees import SpreadTree, SpreadTrees, branches_of
+from wend.strategies.adaptive.spread_trees import SpreadTree, SpreadTrees, branches_at
 
 LEFT, RIGHT, GOAL = 10, 11, 12
 PUBLISHERS = range(4)
@@ -72,7 +72,7 @@ def test_a_peer_takes_its_branches_from_the_tree_of_a_packet() -> None:
     costs = {0: {1: 10, 2: 10}, 1: {3: 7}, 3: {4: 5}, 2: {}}
     view = seen(0, {}, costs=costs)
     tree = SpreadTree(((0, 1), (1, 3), (3, 4), (0, 2)))
-    branches = {branch.hop: branch for branch in branches_of(tree, 0, (1, 4, 2, 9), view)}
+    branches = {branch.hop: branch for branch in branches_at(tree, 0, (1, 4, 2, 9), view)}
     assert branches.keys() == {1, 2}
     assert branches[1].tree == SpreadTree(((1, 3), (3, 4)))
     assert dict(branches[1].dests) == {1: 0, 4: 12 + 2 * spread_trees.HOP_NS}
@@ -81,4 +81,4 @@ def test_a_peer_takes_its_branches_from_the_tree_of_a_packet() -> None:
 
 def test_a_tree_that_does_not_begin_here_leads_nowhere() -> None:
     view = seen(0, {}, costs={})
-    assert branches_of(SpreadTree(((7, 8), (8, 7), (3, 3))), 0, (8, 3), view) == []
+    assert branches_at(SpreadTree(((7, 8), (8, 7), (3, 3))), 0, (8, 3), view) == []

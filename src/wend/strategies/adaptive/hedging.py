@@ -13,8 +13,8 @@ PRICE = {"none": 0.0033, "tight": 0.0033, "free": 0.0005}
 
 Copies = tuple[EventId, PeerId, int]
 """The copies of an event for a destination that this peer sent during one visit of the packet. The last part is the
-length of the packet's path before: if the packet comes back, an answer to an earlier copy says nothing about later
-ones."""
+length of the packet's path so far: if the packet returns, the answer to an earlier copy says nothing about later
+copies."""
 
 
 class Hedges:
@@ -22,7 +22,7 @@ class Hedges:
 
     def __init__(self) -> None:
         self._waiting: dict[Copies, tuple[int, bool]] = {}
-        """The number of copies without an answer, and whether one was acknowledged."""
+        """The number of unanswered copies, and whether one was acknowledged."""
 
     def add(self, key: Copies) -> None:
         """Expect answers to two more copies."""
@@ -30,7 +30,7 @@ class Hedges:
         self._waiting[key] = (count + 2, False)
 
     def settle(self, key: Copies, acked: bool) -> bool:
-        """Count the answer to a copy. Return True if the destination needs a retry: all its copies from here failed."""
+        """Count the answer to a copy. Return whether the destination needs a retry: all its copies failed."""
         count, is_good = self._waiting.pop(key, (1, False))
         is_good = is_good or acked
         if count > 1:
@@ -59,7 +59,7 @@ class RouteChoice:
     ) -> tuple[Route, Route | None]:
         """Return the route to take, and the second route of a hedge if a hedge is worth its cost.
 
-        `used` has the links that carry a copy for other destinations: they cost nothing.
+        `used` holds the links that carry a copy to other destinations: they cost nothing more.
         """
         first = routes[0]
         if slack == FAR:
@@ -72,7 +72,7 @@ class RouteChoice:
             hedges, price = True, PRICE["free"]
         price *= scorer.sends
         if delay_ns > slack:
-            return first, _perhaps_up(first, slack, price, untried, table, scorer) if hedges else None
+            return first, _suspected_route(first, slack, price, untried, table, scorer) if hedges else None
         if delay_ns == FAR:
             return first, None
         best = scorer.score(first, routes[1] if len(routes) > 1 else None, slack)
@@ -81,13 +81,13 @@ class RouteChoice:
         for route in routes[1:]:
             cost = price * len(route.links - used)
             if cost < least and route.delay_ns <= slack:
-                each = scored[route.hop] = scorer.score(route, first, slack)
-                if each.late + cost < least:
-                    best, least = each, each.late + cost
-        return best.route, _second(best, routes, slack, price, scored, scorer, used) if hedges else None
+                scored_route = scored[route.hop] = scorer.score(route, first, slack)
+                if scored_route.late + cost < least:
+                    best, least = scored_route, scored_route.late + cost
+        return best.route, _second_route(best, routes, slack, price, scored, scorer, used) if hedges else None
 
 
-def _second(
+def _second_route(
     best: ScoredRoute,
     routes: list[Route],
     slack: Nanos,
@@ -102,20 +102,20 @@ def _second(
     for route in routes:
         cost = price * len(route.links - used)
         if cost < least and route is not best.route and route.delay_ns <= slack:
-            cost += scorer.both_late(best, scored.get(route.hop) or scorer.score(route, routes[0], slack))
+            cost += scorer.both_late_probability(best, scored.get(route.hop) or scorer.score(route, routes[0], slack))
             if cost < least:
                 second, least = route, cost
     return second
 
 
-def _perhaps_up(
+def _suspected_route(
     first: Route, slack: Nanos, price: float, untried: list[PeerId], table: RouteTable, scorer: Scorer
 ) -> Route | None:
-    """The best route over links that seem down and may be up again; None if no such route is in time."""
+    """The best route over links that seem down but may be up again; None if no such route is in time."""
     best, most = None, 0.0
     for route in table.to(first.dest):
         if route.delay_ns <= slack and route.hop in untried and route.hop != first.hop:
-            gain = scorer.perhaps_up(route) - price * route.hops
+            gain = scorer.up_probability(route) - price * route.hops
             if gain > most:
                 best, most = route, gain
     return best

@@ -15,20 +15,20 @@ from typing import Final
 from wend.model.events import EventId, PeerId
 from wend.model.units import FOREVER, MS, Nanos
 from wend.protocol.plugins import View
-from wend.strategies.adaptive.routes import Costs, reversed_without
+from wend.strategies.adaptive.routes import Costs, reverse_without
 from wend.topology.paths import tree
 
 LINK_NS: Final = 25 * MS
-"""The price of a link that is not full: while other links are, each copy that is not sent frees capacity."""
+"""The price of a link that is not full. While other links are full, each copy that is not sent frees capacity."""
 WORTH_NS: Final = 200 * MS
-"""The highest price that timely delivery to one destination is worth. If links cannot carry everything in time, the
-destinations that would need most of them wait."""
+"""The highest price that timely delivery to one destination is worth. If the links cannot carry everything in time, the
+destinations whose routes need the most capacity wait."""
 HOP_NS: Final = 12 * MS
-"""The probable waiting time for each link of a busy overlay, beside the delay of the link."""
+"""The probable queueing time at each link of a busy overlay, in addition to the delay of the link."""
 CLASSES: Final = 16
 
 Leg = tuple[Nanos, Nanos, PeerId]
-"""From a peer to a destination: delay, price of all links, and the next peer."""
+"""A route from a peer to a destination: its delay, the price of all its links, and the next peer."""
 Prices = Mapping[PeerId, Mapping[PeerId, Nanos]]
 
 
@@ -36,10 +36,10 @@ class PricedRoutes:
     """The routes for one state of the graph and of prices. A new state needs a new table."""
 
     def __init__(self, view: View, prices: Prices | None = None) -> None:
-        """`prices`: those to use instead of the prices of the graph."""
+        """`prices` replaces the prices of the graph."""
         self._delays = {
             b: {a: delay + HOP_NS for a, delay in row.items()}
-            for b, row in reversed_without(view.graph.costs, view.me).items()
+            for b, row in reverse_without(view.graph.costs, view.me).items()
         }
         self._me = view.me
         self._prices = view.graph.prices if prices is None else prices
@@ -48,12 +48,13 @@ class PricedRoutes:
         }
         self._routes: dict[PeerId, tuple[dict[PeerId, Leg], ...]] = {}
 
-    def first(self, hop: PeerId) -> Nanos:
-        """The price of a link of this peer."""
+    def first_link_price(self, hop: PeerId) -> Nanos:
+        """The price of this peer's link to a hop."""
         return self._price(self._me, hop)
 
     def to(self, dest: PeerId) -> tuple[dict[PeerId, Leg], ...]:
-        """By peer, the route to a destination with the least delay; and the same with the least delay plus price."""
+        """The routes to a destination by peer: those with the least delay, then those with the least delay plus
+        price."""
         routes = self._routes.get(dest)
         if routes is None:
             if dest not in self._delays:  # a neighbour can invent peers: do not cache those
@@ -76,11 +77,11 @@ class PricedRoutes:
         return LINK_NS if row is None else LINK_NS + row.get(b, 0)
 
 
-class Spreading:
-    """The choice of routes for the destinations of one packet. Each route may branch off earlier ones at any peer."""
+class SpreadRoutes:
+    """Chooses routes to the destinations of one packet. Each route may branch off an earlier one at any peer."""
 
     def __init__(self, routes: PricedRoutes, view: View, weight: float, queues: bool = True) -> None:
-        """`queues`: whether the time that a packet would wait here now, behind others, counts as delay."""
+        """`queues`: whether the time that a packet would now wait in this peer's queues counts as delay."""
         self._routes = routes
         self._me = view.me
         self._start = {
@@ -88,18 +89,20 @@ class Spreading:
         }
         self._weight = weight
         self._reached: dict[PeerId, tuple[PeerId, Nanos]] = {}
-        """The peers that the packet reaches, as far as is known here: over which hop, and with which delay."""
+        """The peers that the packet reaches as far as this peer knows, each with the first hop and the delay."""
         self._parents: dict[PeerId, PeerId] = {}
 
     def choose(
         self, dest: PeerId, hops: Collection[PeerId], slack_ns: Nanos, worth_ns: Nanos = WORTH_NS
     ) -> tuple[PeerId, Nanos] | None:
-        """The best hop whose route is in time and worth its price, and the delay from there."""
+        """Choose the best hop whose route is in time and worth its price. Return it with the delay from there."""
         weight, legs, reached = self._weight, self._routes.to(dest), self._reached
         most = float(FOREVER if slack_ns == FOREVER else worth_ns)
         best: tuple[PeerId, dict[PeerId, Leg], PeerId, Nanos] | None = None
         least = float(FOREVER)
-        starts = [(hop, hop, self._start[hop], self._routes.first(hop)) for hop in hops if hop not in reached]
+        starts = [
+            (hop, hop, self._start[hop], self._routes.first_link_price(hop)) for hop in hops if hop not in reached
+        ]
         starts += [(peer, hop, start, 0) for peer, (hop, start) in reached.items() if hop in hops]
         for peer, hop, start, entry in starts:
             for by_peer in legs:
@@ -116,7 +119,7 @@ class Spreading:
         return hop, whole - self._start[hop]
 
     def _reach(self, dest: PeerId, hop: PeerId, by_peer: dict[PeerId, Leg], peer: PeerId, whole: Nanos) -> None:
-        """Add a route from a peer to the destination to those of the packet."""
+        """Add the route from a peer to the destination to the packet's routes."""
         reached, before = self._reached, self._me
         while True:
             if peer not in reached:
@@ -127,16 +130,16 @@ class Spreading:
             before, peer = peer, by_peer[peer][2]
 
     def tree(self, hop: PeerId) -> tuple[tuple[PeerId, PeerId], ...]:
-        """The links that the packet takes after a hop, from there on."""
+        """The links that the packet takes after a hop."""
         reached = self._reached
         return tuple([(a, b) for b, a in self._parents.items() if b != hop and reached[b][0] == hop])
 
 
-def class_of(id_: EventId) -> int:
-    """The class of an event, the same at all peers. Consecutive events are of classes far apart."""
+def event_class(id_: EventId) -> int:
+    """The class of an event, the same at all peers. Consecutive events belong to classes that are far apart."""
     return ((id_[0] * 0x85EBCA77 + id_[-1] * 0x9E3779B1) & 0xFFFFFFFF) * CLASSES >> 32
 
 
-def weight_of(number: int) -> float:
+def class_weight(number: int) -> float:
     """The factor by which a class weighs prices: between 1/2 and 3/2."""
     return 0.5 + (number + 0.5) / CLASSES

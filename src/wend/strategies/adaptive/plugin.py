@@ -2,12 +2,12 @@
 
 Like dcrd it decides hop by hop and hands a packet back if no route is left. Unlike dcrd
 
-- it skips links that are down. The failure detector finds those of this peer, and hellos bring news of the others
-  (`link/news.py`). Packets in transit over a link that goes down take another route at once;
-- it compares the shortest routes that are in time by the probability of being late (`scores.py`) and by the links that
-  they cost. Links that carry the packet to other destinations cost nothing;
+- it skips links that are down. The failure detector detects failures of this peer's links; hellos report failures of
+  other links (`link/news.py`). Packets in transit over a link that goes down take another route at once;
+- it compares the shortest routes that are in time by their probability of being late (`scores.py`) and by the number
+  of links that they need. Links that carry the packet to other destinations anyway do not count;
 - it sends a second copy (a hedge) if the higher probability of being in time is worth the links;
-- it sends a packet again over the same link, if loss explains a missing ACK better than an outage;
+- it retransmits a packet over the same link if loss explains a missing ACK better than an outage;
 - the user chooses the redundancy: `none` never hedges, `tight` hedges once per packet and destination, `free`
   hedges whenever it pays.
 
@@ -51,7 +51,7 @@ from wend.strategies.adaptive.spread_forwarding import SpreadForwarding
 from wend.strategies.adaptive.spread_trees import SpreadTree
 
 RETRIES = 2
-"""How often it sends a packet again over the same link, if loss explains a missing ACK better than an outage."""
+"""How often a peer retransmits a packet over the same link, if loss explains a missing ACK better than an outage."""
 
 ROUTES = 3
 """How many routes to a destination a peer compares."""
@@ -72,7 +72,7 @@ class AdaptiveSettings(Settings, frozen=True, kw_only=True):
 
 
 class Adaptive(Routing):
-    """Avoids links that are known to be down, and sends a second copy if time is short."""
+    """Avoids links that are down, and sends a second copy if time is short."""
 
     needs: ClassVar[Needs] = Needs(
         graphs=(LINK_STATE,), failure_detector=True, news=True, congestion_control=True, paths=True
@@ -89,9 +89,9 @@ class Adaptive(Routing):
         self._trace_paths = config.of(LinkSettings).trace_paths
         self._routes: RouteTable | None = None
         self._usable: UsableRoutes | None = None
-        """These routes without links that are down."""
+        """The routes without links that are down."""
         self._shared_risk: SharedRisk | None = None
-        """Set only if underlay paths of links are known."""
+        """None if no underlay paths of links are known."""
         self._traced = False
         self._taken = ForwardedCopies()
 
@@ -102,10 +102,10 @@ class Adaptive(Routing):
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         if type(event) is Arrived:
-            return self._arrived(now, event, view)
+            return self._on_arrived(now, event, view)
         match event:
             case Failed(forward, congested):
-                return self._failed(now, forward, congested, view)
+                return self._on_failed(now, forward, congested, view)
             case Acked(sent):
                 for dest in sent.dests:
                     self._hedges.settle((sent.event.id, dest, len(sent.path)), True)
@@ -116,7 +116,7 @@ class Adaptive(Routing):
                 self._spreading.forget_routes()
         return []
 
-    def _arrived(self, now: Nanos, packet: Arrived, view: View) -> list[PluginEffect]:
+    def _on_arrived(self, now: Nanos, packet: Arrived, view: View) -> list[PluginEffect]:
         dests, ranks = packet.dests, packet.ranks
         if packet.sender != view.me and view.me not in packet.path:
             dests, ranks = self._taken.record(packet.event.id, dests, ranks)
@@ -124,13 +124,13 @@ class Adaptive(Routing):
         if dests:
             ranks = ranks or (0,) * len(dests)
             tree = packet.header if type(packet.header) is SpreadTree else None
-            on = self._next(now, Packet(packet.event, packet.born_ns, dests, ranks, packet.path, (), tree), view)
+            on = self._forward(now, Packet(packet.event, packet.born_ns, dests, ranks, packet.path, (), tree), view)
         if len(dests) < len(packet.dests):
             on.append(Notice("duplicate", packet.sender))
         return on
 
-    def _failed(self, now: Nanos, failed: Forward, congested: bool, view: View) -> list[PluginEffect]:
-        """Send a packet over another route. `congested`: too many packets wait for the link, which works."""
+    def _on_failed(self, now: Nanos, failed: Forward, congested: bool, view: View) -> list[PluginEffect]:
+        """Send a packet over another route. `congested`: the link works, but too many packets wait for it."""
         if failed.tries and not congested:
             return [GiveUp(failed.event, failed.born_ns, failed.dests, "no-return-route", failed.ranks)]
         id_, visit = failed.event.id, len(failed.path)
@@ -140,36 +140,39 @@ class Adaptive(Routing):
         dests, ranks = tuple([failed.dests[i] for i in again]), tuple([failed.ranks[i] for i in again])
         tried = (*failed.tried, failed.peer)
         if congested:
-            return self._next(now, Packet(failed.event, failed.born_ns, dests, ranks, failed.path, tried), view, True)
+            return self._forward(
+                now, Packet(failed.event, failed.born_ns, dests, ranks, failed.path, tried), view, True
+            )
         ranks = tuple([fork(rank, view.me) for rank in ranks])
-        rerouted = self._next(now, Packet(failed.event, failed.born_ns, dests, ranks, failed.path, tried), view)
+        rerouted = self._forward(now, Packet(failed.event, failed.born_ns, dests, ranks, failed.path, tried), view)
         return [Notice("reroute", failed.peer), *rerouted]
 
-    def _next(self, now: Nanos, packet: Packet, view: View, loaded: bool = False) -> list[PluginEffect]:
-        """`loaded`: the links that were tried work, but too many packets wait for them."""
-        only = self._to_only_neighbour(now, packet, view)
+    def _forward(self, now: Nanos, packet: Packet, view: View, loaded: bool = False) -> list[PluginEffect]:
+        """Choose routes and forward a packet. `loaded`: the links already tried work, but too many packets wait for
+        them."""
+        only = self._forward_to_only_neighbour(now, packet, view)
         if only is not None:
             return [only]
         if loaded or view.graph.prices or packet.tree is not None or (view.loaded and _has_queue(view)):
-            return self._spread(now, packet, view)
+            return self._forward_by_price(now, packet, view)
         self._spreading.clear()
-        table = self._table(now, view)
+        table = self._find_usable_routes(now, view)
         links, path, tried = view.links, packet.path, packet.tried
         untried = [hop for hop in links if hop not in path and hop not in tried]
         up = [hop for hop in untried if links[hop].seems_up(now)]
         if len(packet.dests) == 1 and _deadline_ns(packet, packet.dests[0], view) is None:
             shortest = table.best(packet.dests[0], up, 1)
-            if shortest:  # nothing to weigh
-                return [_forward(shortest[0].hop, [(packet.dests[0], packet.ranks[0], FOREVER)], packet)]
-        return self._weigh(now, packet, table, untried, up, view)
+            if shortest:  # there is no trade-off
+                return [_forward_effect(shortest[0].hop, [(packet.dests[0], packet.ranks[0], FOREVER)], packet)]
+        return self._forward_by_score(now, packet, table, untried, up, view)
 
-    def _weigh(
+    def _forward_by_score(
         self, now: Nanos, packet: Packet, table: UsableRoutes, untried: list[PeerId], up: list[PeerId], view: View
     ) -> list[PluginEffect]:
-        """Forward a packet over the routes that are most probably in time, with hedges if they pay."""
+        """Forward a packet over the routes most likely to be in time, with hedges if they pay off."""
         assert self._routes is not None
-        blamed = self._blamed(now, view) if self._traced else []
-        scorer = Scorer(now, view, table, self._shared_risk, blamed)
+        causes = self._possible_causes(now, view) if self._traced else []
+        scorer = Scorer(now, view, table, self._shared_risk, causes)
         candidates, stuck = self._candidates(packet, table, untried, up)
         groups: Groups = {}
         used: set[Edge] = set()
@@ -189,7 +192,7 @@ class Adaptive(Routing):
             if slack != FAR and slack >= first.delay_ns:
                 due = now + slack - first.delay_ns + view.links[first.hop].delay_ns
             groups.setdefault(first.hop, []).append((dest, rank, due))
-        effects: list[PluginEffect] = [_forward(hop, group, packet) for hop, group in groups.items()]
+        effects: list[PluginEffect] = [_forward_effect(hop, group, packet) for hop, group in groups.items()]
         if hedges:
             effects.append(Notice("hedge", view.me, hedges))
         return effects + self._hand_back(packet, stuck, view) if stuck else effects
@@ -205,27 +208,28 @@ class Adaptive(Routing):
             if routes:
                 candidates.append((routes[0].delay_ns, dest, rank, routes))
                 continue
-            routes = self._at_worst(dest, untried, up)
+            routes = self._fallback_routes(dest, untried, up)
             if routes:
                 candidates.append((FAR, dest, rank, routes))
             else:
                 stuck.append((dest, rank))
-        if len(candidates) > 1:  # a route to others may lead over the nearest
+        if len(candidates) > 1:  # a route to a farther destination may lead over the nearest one
             candidates.sort(key=_by_delay)
         return candidates, stuck
 
-    def _spread(self, now: Nanos, packet: Packet, view: View) -> list[PluginEffect]:
-        """Forward a packet while links are full."""
+    def _forward_by_price(self, now: Nanos, packet: Packet, view: View) -> list[PluginEffect]:
+        """Forward a packet along routes chosen by price, while links are full."""
         deadlines = {dest: _deadline_ns(packet, dest, view) for dest in packet.dests}
         groups, trees, stuck = self._spreading.assign(now, packet, deadlines, view)
         effects: list[PluginEffect] = []
         for hop, group in groups.items():
             timed = any(deadlines[dest] is not None for dest, _, _ in group)
-            effects.append(_forward(hop, group, packet, trees[hop], timed))
+            effects.append(_forward_effect(hop, group, packet, trees[hop], timed))
         return effects + self._hand_back(packet, stuck, view) if stuck else effects
 
-    def _to_only_neighbour(self, now: Nanos, packet: Packet, view: View) -> Forward | None:
-        """The packet to the only neighbour of this peer, if that is its only destination; None if there is a choice."""
+    def _forward_to_only_neighbour(self, now: Nanos, packet: Packet, view: View) -> Forward | None:
+        """Forward a packet whose only destination is this peer's only neighbour; None if there is a choice of
+        routes."""
         dests = packet.dests
         if len(dests) != 1 or len(view.links) != 1 or packet.path or packet.tried or packet.tree is not None:
             return None
@@ -235,14 +239,15 @@ class Adaptive(Routing):
             return None
         deadline = _deadline_ns(packet, dest, view)
         if deadline is None:
-            return _forward(dest, [(dest, packet.ranks[0], FOREVER)], packet)
+            return _forward_effect(dest, [(dest, packet.ranks[0], FOREVER)], packet)
         due = packet.born_ns + deadline
-        if due < now + link.delay_ns + link.queue_ns:  # it is late, so others go first
+        if due < now + link.delay_ns + link.queue_ns:  # it is late, so other packets go first
             due = FOREVER
-        return _forward(dest, [(dest, packet.ranks[0], due)], packet, timed=True)
+        return _forward_effect(dest, [(dest, packet.ranks[0], due)], packet, timed=True)
 
-    def _table(self, now: Nanos, view: View) -> UsableRoutes:
-        """The routes without the links that are down by the news of other peers."""
+    def _find_usable_routes(self, now: Nanos, view: View) -> UsableRoutes:
+        """The routes without the links that other peers reported down; recomputed if the graph or the reports
+        changed."""
         if self._routes is None:
             self._routes, self._usable = RouteTable(view), None
         down = NONE if view.news is None else view.news.down(now)
@@ -251,30 +256,33 @@ class Adaptive(Routing):
             usable = self._usable = UsableRoutes(self._routes, down)
         return usable
 
-    def _at_worst(self, dest: PeerId, untried: list[PeerId], up: list[PeerId]) -> list[Route]:
-        """The routes to try if none seems up: those that only news of other peers rules out, else all."""
+    def _fallback_routes(self, dest: PeerId, untried: list[PeerId], up: list[PeerId]) -> list[Route]:
+        """The routes to try if none seems up: those ruled out only by reports of other peers, else all untried
+        routes."""
         assert self._routes is not None
         routes = [route for route in self._routes.to(dest) if route.hop in untried]
         return [route for route in routes if route.hop in up] or routes
 
     def _hand_back(self, packet: Packet, stuck: list[tuple[PeerId, int]], view: View) -> list[PluginEffect]:
-        """Hand a packet back for the destinations to which no link is left."""
+        """Hand a packet back for the destinations to which every link was tried."""
         dests, ranks = tuple([dest for dest, _ in stuck]), tuple([rank for _, rank in stuck])
         self._taken.give_back(packet.event.id, dests)
         return [return_upstream(packet.event, packet.born_ns, dests, ranks, packet.path, view)]
 
-    def _blamed(self, now: Nanos, view: View) -> list[Parts]:
+    def _possible_causes(self, now: Nanos, view: View) -> list[Parts]:
         if self._shared_risk is None:
             shared_risk = SharedRisk(view)
             if not shared_risk.has_paths:
                 self._traced = False
                 return []
             self._shared_risk = shared_risk
-        return self._shared_risk.blamed(now, view.links)
+        return self._shared_risk.find_causes(now, view.links)
 
 
-def _forward(hop: PeerId, group: Group, packet: Packet, tree: SpreadTree | None = None, timed: bool = False) -> Forward:
-    """`timed`: the packet has deadlines, though it may be too late for all of them."""
+def _forward_effect(
+    hop: PeerId, group: Group, packet: Packet, tree: SpreadTree | None = None, timed: bool = False
+) -> Forward:
+    """The effect that forwards a packet to a group. `timed`: the packet has deadlines, even if all have passed."""
     dests, ranks = tuple([d for d, _, _ in group]), tuple([m for _, m, _ in group])
     confirm = any(map(is_hedged, ranks))
     due = tuple([due for _, _, due in group])

@@ -2,11 +2,11 @@
 
 The delay over a hop is that of the link to it plus the shortest delay from there to the destination without this peer.
 A `Leg` is a link further on, with the delay of the route if the peer before that link avoids it. The table
-computes each result on demand, once per state of the graph: a peer forwards to few of the destinations that it knows.
+computes each result on demand, once per state of the graph, since a peer forwards to few of its destinations.
 All delays are exact integers. Of equal routes the one over the peer with the lower id wins.
 
 The table assumes that no link is down. Failures change often, so `UsableRoutes` takes unaffected routes from the table,
-and searches a detour only for routes that a failure cuts.
+and searches for a detour only if a failure cuts a route.
 """
 
 import heapq
@@ -21,7 +21,7 @@ from wend.protocol.plugins import View
 from wend.topology.paths import tree, walk
 
 FAR: Nanos = 10**18
-"""The delay if there is no detour."""
+"""The delay that stands for "no route"."""
 
 Edge = tuple[PeerId, PeerId]
 Costs = dict[PeerId, dict[PeerId, Nanos]]
@@ -36,14 +36,14 @@ class Route(msgspec.Struct, frozen=True, gc=False):
 
     hop: PeerId
     delay_ns: Nanos
-    """From here to the destination over this hop, if nothing fails."""
+    """The delay from this peer to the destination over this hop, if nothing fails."""
     dest: PeerId
     beyond: frozenset[Edge]
     """The links after the one from here to the hop; lower id first."""
     path: tuple[PeerId, ...] = ()
     """The peers from the hop to the destination."""
     links: frozenset[Edge] = NONE
-    """All links, the first one as (this peer, hop)."""
+    """All links; the first is (this peer, hop)."""
 
     @property
     def hops(self) -> int:
@@ -55,15 +55,15 @@ class Leg(msgspec.Struct, frozen=True, gc=False):
 
     edge: Edge
     start: PeerId
-    """The peer that sends over it."""
+    """The peer that sends over the link."""
     end: PeerId
     reach_ns: Nanos
-    """From here to `start`."""
+    """The delay from this peer to `start`."""
     delay_ns: Nanos
     detour_ns: Nanos
-    """From here to the destination, if `start` knows that the link is down; FAR if there is no other route."""
+    """The delay to the destination if `start` knows that the link is down; FAR if there is no other route."""
     detour: frozenset[Edge]
-    """The links of that route after `start`."""
+    """The links of the detour after `start`."""
 
 
 class RouteTable:
@@ -75,13 +75,13 @@ class RouteTable:
         self.first_ns = dict(self._neighbours)
         """The delay to each neighbour."""
         self.costs: Costs = {peer: dict(costs) for peer, costs in view.graph.costs.items()}
-        self._reversed = reversed_without(self.costs, view.me)
+        self._reversed = reverse_without(self.costs, view.me)
         self._routes: dict[PeerId, tuple[Route, ...]] = {}
         self._towards: dict[PeerId, tuple[dict[PeerId, Nanos], dict[PeerId, PeerId]]] = {}
-        """By destination: the delay of every peer to it, and every peer's next hop towards it."""
-        self._legs: dict[tuple[PeerId, PeerId], tuple[Leg, ...]] = {}
+        """By destination: the delay from every peer to it, and the next hop of every peer towards it."""
+        self._later_links: dict[tuple[PeerId, PeerId], tuple[Leg, ...]] = {}
         """By hop and destination."""
-        self._early: dict[tuple[PeerId, PeerId, Edge], tuple[Nanos, frozenset[Edge]]] = {}
+        self._early_routes: dict[tuple[PeerId, PeerId, Edge], tuple[Nanos, frozenset[Edge]]] = {}
 
     def is_valid(self, view: View) -> bool:
         """Whether the graph and the link delays are still those of the table."""
@@ -96,24 +96,24 @@ class RouteTable:
             routes = self._routes[dest] = self._find(dest)
         return routes
 
-    def legs(self, route: Route) -> tuple[Leg, ...]:
+    def later_links(self, route: Route) -> tuple[Leg, ...]:
         """The links of a route after its first one, in order."""
         key = (route.hop, route.dest)
-        legs = self._legs.get(key)
-        if legs is None:
+        later_links = self._later_links.get(key)
+        if later_links is None:
             numbers = range(len(route.path) - 1)
-            legs = self._legs[key] = tuple([self.leg(number, route, {}) for number in numbers])
-        return legs
+            later_links = self._later_links[key] = tuple([self.leg(number, route, {}) for number in numbers])
+        return later_links
 
-    def early(self, route: Route, without: Edge) -> tuple[Nanos, frozenset[Edge]]:
+    def early_route(self, route: Route, without: Edge) -> tuple[Nanos, frozenset[Edge]]:
         """The delay of a route if its hop knows that a link of it is down, and the links after the hop.
 
         The delay is FAR if there is no other route."""
         key = (route.hop, route.dest, without)
-        result = self._early.get(key)
+        result = self._early_routes.get(key)
         if result is None:
             around, path = self.search(route.hop, route.dest, {}, without)
-            result = self._early[key] = (min(FAR, self.first_ns[route.hop] + around), _links(path))
+            result = self._early_routes[key] = (min(FAR, self.first_ns[route.hop] + around), _links(path))
         return result
 
     def leg(self, number: int, route: Route, cut: Cut) -> Leg:
@@ -128,7 +128,7 @@ class RouteTable:
         return Leg(edge, a, b, reach, costs[a][b], min(FAR, reach + around), _links(detour))
 
     def around(self, route: Route, cut: Cut) -> Route | None:
-        """The shortest route over the same hop, if links of the given one are down."""
+        """The shortest route over the same hop without links that are down; None if there is none."""
         delay, path = self.search(route.hop, route.dest, cut)
         if delay == FAR:
             return None
@@ -154,8 +154,8 @@ class RouteTable:
         without: Edge | None = None,
         passed: tuple[PeerId, ...] = (),
     ) -> tuple[Nanos, tuple[PeerId, ...]]:
-        """The shortest path from a peer to the destination without links that are down, one link more, and not over
-        peers that were passed. Its delay is FAR if there is none.
+        """The shortest path from a peer to the destination that avoids links that are down, the link `without`, and the
+        peers in `passed`. The delay is FAR if there is no path.
 
         This is A*. The estimate for a peer is its delay to the destination if nothing is down. That is mostly exact, so
         the search ends at the first peer whose path is not cut.
@@ -164,7 +164,7 @@ class RouteTable:
         costs = self.costs
         one, other = without or (-1, -1)
         done = set(passed)
-        came: dict[PeerId, PeerId] = {}
+        previous: dict[PeerId, PeerId] = {}
         known: dict[PeerId, Nanos] = {start: 0}
         heap: list[tuple[Nanos, Nanos, PeerId]] = [(distance[start], 0, start)]
         while heap:
@@ -173,7 +173,7 @@ class RouteTable:
                 continue
             onward = [here]
             peer = here
-            while peer != dest:  # is its path whole?
+            while peer != dest:  # is the rest of its shortest path up?
                 there = following[peer]
                 if there in done or (peer in cut and there in cut[peer]) or (peer == one and there == other):
                     break
@@ -184,7 +184,7 @@ class RouteTable:
             else:
                 path = [here]
                 while path[-1] != start:
-                    path.append(came[path[-1]])
+                    path.append(previous[path[-1]])
                 return estimate, (*path[:0:-1], *onward)
             done.add(here)
             closed = cut.get(here, _NOBODY)
@@ -195,7 +195,7 @@ class RouteTable:
                 total = so_far + delay
                 if total < known.get(there, FAR):
                     known[there] = total
-                    came[there] = here
+                    previous[there] = here
                     heapq.heappush(heap, (total + distance[there], total, there))
         return FAR, ()
 
@@ -203,7 +203,7 @@ class RouteTable:
 class UsableRoutes:
     """The routes of a table without links that are down. It shares the routes that these links do not affect."""
 
-    __slots__ = ("_cut", "_detours", "_legs", "_table", "without")
+    __slots__ = ("_cut", "_detours", "_later_links", "_table", "without")
 
     def __init__(self, table: RouteTable, without: frozenset[Edge]) -> None:
         self.without = without
@@ -213,13 +213,13 @@ class UsableRoutes:
             self._cut.setdefault(a, set()).add(b)
             self._cut.setdefault(b, set()).add(a)
         self._detours: dict[tuple[PeerId, PeerId], Route | None] = {}
-        self._legs: dict[tuple[PeerId, PeerId], tuple[Leg, ...]] = {}
+        self._later_links: dict[tuple[PeerId, PeerId], tuple[Leg, ...]] = {}
         """Both by hop and destination."""
 
     def best(self, dest: PeerId, hops: Collection[PeerId], most: int) -> list[Route]:
-        """At most so many of the shortest routes to a destination over some hops; the hop's id breaks ties.
+        """The shortest routes to a destination over some hops, at most `most`; the hop's id breaks ties.
 
-        A detour is no shorter than the route that it replaces, so only detours that can be among them are searched.
+        A detour is no shorter than the route that it replaces, so detours that cannot be among them are not searched.
         """
         without = self.without
         routes: list[Route] = []
@@ -238,18 +238,18 @@ class UsableRoutes:
                 detours.sort(key=_by_delay)
         return (routes + detours)[:most]
 
-    def legs(self, route: Route) -> tuple[Leg, ...]:
+    def later_links(self, route: Route) -> tuple[Leg, ...]:
         """The links of a route after its first one, in order."""
         key = (route.hop, route.dest)
-        legs = self._legs.get(key)
-        if legs is None:
-            legs = self._legs[key] = self._find_legs(route)
-        return legs
+        later_links = self._later_links.get(key)
+        if later_links is None:
+            later_links = self._later_links[key] = self._find_later_links(route)
+        return later_links
 
     def early_ns(self, route: Route, without: Edge) -> Nanos:
         """The delay of a route if its hop knows that a link of it is down; FAR if there is no other route."""
         table = self._table
-        delay, links = table.early(route, without)
+        delay, links = table.early_route(route, without)
         if self._cut and not links.isdisjoint(self.without):
             around, _ = table.search(route.hop, route.dest, self._cut, without)
             delay = min(FAR, table.first_ns[route.hop] + around)
@@ -261,22 +261,25 @@ class UsableRoutes:
             self._detours[key] = self._table.around(route, self._cut)
         return self._detours[key]
 
-    def _find_legs(self, route: Route) -> tuple[Leg, ...]:
+    def _find_later_links(self, route: Route) -> tuple[Leg, ...]:
         table, without = self._table, self.without
         if route is self._detours.get((route.hop, route.dest)):
             return tuple([table.leg(number, route, self._cut) for number in range(len(route.path) - 1)])
-        legs = table.legs(route)
-        for leg in legs:
+        later_links = table.later_links(route)
+        for leg in later_links:
             if not without.isdisjoint(leg.detour):
                 break
         else:
-            return legs
+            return later_links
         return tuple(
-            [leg if without.isdisjoint(leg.detour) else table.leg(n, route, self._cut) for n, leg in enumerate(legs)]
+            [
+                leg if without.isdisjoint(leg.detour) else table.leg(n, route, self._cut)
+                for n, leg in enumerate(later_links)
+            ]
         )
 
 
-def reversed_without(costs: Mapping[PeerId, Mapping[PeerId, Nanos]], me: PeerId) -> Costs:
+def reverse_without(costs: Mapping[PeerId, Mapping[PeerId, Nanos]], me: PeerId) -> Costs:
     """The graph without this peer, with reversed arcs: a search in it gives the delays *to* its start."""
     arcs: Costs = {peer: {} for peer in costs if peer != me}
     for a in arcs:

@@ -2,14 +2,14 @@
 
 A route is late if one of its links is down and no peer can avoid that link in time.
 
-- The first link: this peer heard the neighbour a moment ago, so the link can only have failed since. That does no harm
-  if there is time to wait for the ACK and then take the best other route.
-- A link further on: the peer before it usually knows that it is down, and avoids it. If the detour takes too long, the
-  event is late if the link has failed since this peer last had news of it. If only the wait for the ACK takes too long,
-  the event is late if the peer before the link does not know of the failure yet.
+- The first link: this peer received a message from the neighbour a moment ago, so the link can only have failed since.
+  That does no harm if there is time to wait for the ACK and then take the best other route.
+- A later link: the peer before it usually knows that it is down, and avoids it. If the detour takes too long, the event
+  is late if the link has failed since the last report of it that this peer received. If only the wait for the ACK takes
+  too long, the event is late if the peer before the link does not know of the failure yet.
 
 The probabilities follow from the outages that this peer has seen (`link/outages.py`). If underlay paths are known,
-suspected routers count, too, and two routes share the risks of the routers that they share (`shared_risk.py`).
+suspected routers count, too, and two routes that share routers share their risks (`shared_risk.py`).
 """
 
 from collections.abc import Iterable
@@ -21,13 +21,13 @@ from wend.strategies.adaptive.routes import FAR, Edge, Leg, Route, UsableRoutes
 from wend.strategies.adaptive.shared_risk import Parts, SharedRisk
 
 DETECTION_NS: Nanos = 40 * MS
-"""How long a peer that carries events does not know that its link is down, on average: half of the time between two
+"""The average time until a peer that forwards events detects that its link is down: half of the time between two
 hellos."""
 RELAY_NS: Nanos = 80 * MS
-"""The time between two hellos: how long a peer holds news, or does not know of an outage, at most."""
+"""The time between two hellos: the longest time for which a peer delays a report or misses an outage."""
 
 TRIES = 3
-"""How often a packet is sent over a link that loses it."""
+"""The most transmissions of a packet over a lossy link."""
 
 
 class ScoredRoute:
@@ -38,19 +38,19 @@ class ScoredRoute:
     def __init__(self, route: Route, own: float) -> None:
         self.route = route
         self.own = own
-        """The probability that it is late because of its first link."""
+        """The probability that the route is late because of its first link."""
         self.risks: list[tuple[Edge, float]] = []
-        """The same for links further on, without those whose probability is 0."""
+        """The later links with the probability that each makes the route late, if it is above 0."""
         self.late = own
 
 
 class Scorer:
     """Scores routes of one packet at one time."""
 
-    __slots__ = ("_blamed", "_links", "_loss", "_now", "_others", "_shared_risk", "_table", "_view", "sends")
+    __slots__ = ("_causes", "_links", "_loss", "_now", "_others", "_shared_risk", "_table", "_view", "sends")
 
     def __init__(
-        self, now: Nanos, view: View, table: UsableRoutes, shared_risk: SharedRisk | None, blamed: list[Parts]
+        self, now: Nanos, view: View, table: UsableRoutes, shared_risk: SharedRisk | None, causes: list[Parts]
     ) -> None:
         assert view.outages is not None
         self._now = now
@@ -58,7 +58,7 @@ class Scorer:
         self._links = view.links
         self._table = table
         self._shared_risk = shared_risk
-        self._blamed = blamed
+        self._causes = causes
         self._loss = sum([1.0 - link.reliability for link in view.links.values()]) / max(1, len(view.links))
         """The loss of other peers' links, estimated from this peer's own."""
         self.sends = 1.0 / max(0.1, 1.0 - self._loss) ** 2
@@ -67,42 +67,44 @@ class Scorer:
 
     def score(self, route: Route, other: Route | None, slack: Nanos) -> ScoredRoute:
         """Score a route, given the best route over another hop."""
-        scored = ScoredRoute(route, self._own(route, FAR if other is None else other.delay_ns, slack))
+        scored = ScoredRoute(route, self._first_link_risk(route, FAR if other is None else other.delay_ns, slack))
         link, spare = self._links[route.hop], slack - route.delay_ns
         if link.reliability < 1.0:
-            scored.late += _lost(1.0 - link.reliability, link.timeout_ns, spare)
+            scored.late += _loss_probability(1.0 - link.reliability, link.timeout_ns, spare)
         loss = self._loss
-        for leg in self._table.legs(route):
-            risk = self._beyond(leg, route, other, slack)
+        for leg in self._table.later_links(route):
+            risk = self._later_link_risk(leg, route, other, slack)
             if loss:
-                scored.late += _lost(loss, 2 * leg.delay_ns, spare)
+                scored.late += _loss_probability(loss, 2 * leg.delay_ns, spare)
             if risk > 0.0:
                 scored.risks.append((leg.edge, risk))
                 scored.late += risk
-        if self._blamed:
+        if self._causes:
             assert self._shared_risk is not None
-            scored.late += self._shared_risk.doubt(route, self._blamed)
+            scored.late += self._shared_risk.down_probability(route, self._causes)
         return scored
 
-    def both_late(self, first: ScoredRoute, second: ScoredRoute) -> float:
+    def both_late_probability(self, first: ScoredRoute, second: ScoredRoute) -> float:
         """The probability that an event that takes two routes is late."""
-        apart = self._shared_risk
+        risk_model = self._shared_risk
         shared = 0.0
-        if apart is None:
+        if risk_model is None:
             beyond = second.route.beyond
             for edge, risk in first.risks:
                 if edge in beyond:
                     shared += risk
         else:
             for edge, risk in first.risks:
-                shared += risk * (1.0 - apart.apart(edge, second.route))
-            if self._blamed:
-                doubt = apart.doubt(first.route, self._blamed)
-                shared += max(0.0, doubt - apart.spared(first.route, second.route, self._blamed))
+                shared += risk * (1.0 - risk_model.unshared_fraction(edge, second.route))
+            if self._causes:
+                down = risk_model.down_probability(first.route, self._causes)
+                shared += max(
+                    0.0, down - risk_model.only_first_down_probability(first.route, second.route, self._causes)
+                )
         return shared + first.late * second.late
 
-    def perhaps_up(self, route: Route) -> float:
-        """The probability that a route whose links seem down is up: this peer learns of their return a moment late."""
+    def up_probability(self, route: Route) -> float:
+        """The probability that a route whose links seem down is up again: reports of recovery arrive late."""
         assert self._view.outages is not None
         link, now = self._links[route.hop], self._now
         up = 1.0
@@ -112,7 +114,8 @@ class Scorer:
             up *= self._others.up_after(DETECTION_NS + RELAY_NS + link.delay_ns)
         return up
 
-    def _own(self, route: Route, other_ns: Nanos, slack: Nanos) -> float:
+    def _first_link_risk(self, route: Route, other_ns: Nanos, slack: Nanos) -> float:
+        """The probability that the route is late because its first link failed unnoticed."""
         link = self._links[route.hop]
         spare = slack - other_ns
         if link.timeout_ns <= spare:
@@ -123,14 +126,17 @@ class Scorer:
         assert self._view.outages is not None
         return self._view.outages.estimate(self._now, route.hop).down_after(unnoticed)
 
-    def _beyond(self, leg: Leg, route: Route, other: Route | None, slack: Nanos) -> float:
+    def _later_link_risk(self, leg: Leg, route: Route, other: Route | None, slack: Nanos) -> float:
+        """The probability that the route is late because a later link is down."""
         detour = leg.detour_ns
         if detour == FAR and leg.start == route.hop and other is not None and leg.edge not in other.beyond:
             detour = 2 * self._links[route.hop].delay_ns + other.delay_ns  # the hop hands the packet back
         if detour > slack:
             age = self._age_ns(leg)
             if age is None:
-                if self._table.early_ns(route, leg.edge) <= slack:  # the hop hears of it, and avoids it earlier
+                if (
+                    self._table.early_ns(route, leg.edge) <= slack
+                ):  # the hop knows of the failure, and avoids the link in time
                     return self._others.down_after(RELAY_NS + DETECTION_NS + leg.delay_ns)
                 return self._others.share
             return self._others.down_after(age + DETECTION_NS + leg.reach_ns)
@@ -140,19 +146,20 @@ class Scorer:
         return 0.0
 
     def _age_ns(self, leg: Leg) -> Nanos | None:
-        """The age of the latest news of a link; None if this peer hears of neither end."""
+        """The age of the latest report of a link; None if no report of either end reaches this peer."""
         if self._view.news is None:
             return None
-        age = self._heard_ns((leg.start, leg.end))
-        if age is None and self._view.news.hops > 1:  # a neighbour of an end relays its news
+        age = self._silence_ns((leg.start, leg.end))
+        if age is None and self._view.news.hops > 1:  # a neighbour of an end relays its reports
             costs = self._view.graph.costs
-            age = self._heard_ns([peer for end in (leg.start, leg.end) for peer in costs.get(end, ())])
+            age = self._silence_ns([peer for end in (leg.start, leg.end) for peer in costs.get(end, ())])
             if age is not None:
                 age += RELAY_NS
         return age
 
-    def _heard_ns(self, peers: Iterable[PeerId]) -> Nanos | None:
-        """How long ago the last message left one of these peers; None if this peer hears none of them."""
+    def _silence_ns(self, peers: Iterable[PeerId]) -> Nanos | None:
+        """The time since one of these peers last sent a message to this one; None if the links to all of them are
+        silent."""
         now, latest = self._now, None
         for peer in peers:
             link = self._links.get(peer)
@@ -163,6 +170,6 @@ class Scorer:
         return latest
 
 
-def _lost(loss: float, wait_ns: Nanos, spare_ns: Nanos) -> float:
+def _loss_probability(loss: float, wait_ns: Nanos, spare_ns: Nanos) -> float:
     """The probability that a link loses all transmissions of a packet for which there is time."""
     return loss ** min(1 + spare_ns // max(1, wait_ns), TRIES)

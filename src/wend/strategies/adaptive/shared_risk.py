@@ -1,11 +1,10 @@
 """Shared risk: which routes are in doubt when a link of this peer is down, given the underlay paths of links.
 
 A silent link shows that a router or underlay link on its path is down, but not which. An underlay element on the path
-of a link heard since then is not the cause. Of the other elements, those that explain the most silent links are
-suspected. A route over a suspected element is in doubt until this peer hears a link over that element: the route's
-first link may be down for the same reason, unnoticed, or a link further on, of which this peer hears nothing.
-The first router does not count: all links of a peer share it, and if it fails, there is no other route.
-"""
+of a link that has been active since then is not the cause. Of the other elements, those that explain the most silent
+links are suspected. A route over a suspected element is in doubt until a link over that element is active again: the
+route's first link may be down for the same reason, unnoticed, or a later link, of which this peer receives no reports.
+The first router does not count: all links of a peer share it, and if it fails, there is no other route."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -21,10 +20,10 @@ Part = Router | tuple[Router, Router] | tuple[None, PeerId]
 """An element that may fail: a router, a link between two routers, or a peer."""
 Parts = frozenset[Part]
 Evidence = list[tuple[PeerId, tuple[PeerId, ...]]]
-"""Links that are down, each with the links that were heard since."""
+"""Links that are down, each with the links that have been active since."""
 
-_STORED = 4096
-"""The most routes whose elements a peer stores."""
+_MAX_CACHED = 4096
+"""The most routes whose elements a peer caches."""
 
 
 class SharedRisk:
@@ -33,24 +32,24 @@ class SharedRisk:
     def __init__(self, view: View) -> None:
         me = view.me
         links = {peer: view.links[peer] for peer in view.neighbours}
-        self._own = {p: parts(link.path[1:]) | {(None, p)} for p, link in links.items() if any_named(link.path)}
+        self._own = {p: parts(link.path[1:]) | {(None, p)} for p, link in links.items() if has_named_router(link.path)}
         home = next((link.path[0] for link in links.values() if link.path), None)
         self._edges = {
             edge: (parts(path) | {(None, peer) for peer in edge}) - {home, (None, me)}
             for edge, path in view.graph.paths.items()
-            if any_named(path)
+            if has_named_router(path)
         }
         self._by_route: dict[tuple[PeerId, frozenset[Edge]], Parts] = {}
-        """By hop and further links: links that are down change the path over a hop."""
+        """The elements by hop and later links: links that are down change the path over a hop."""
         self._evidence: Evidence = []
         self._causes: list[Parts] = []
 
     @property
     def has_paths(self) -> bool:
-        """Whether any underlay path of this peer's links is known. Without one it can suspect nothing."""
+        """Whether any underlay path of this peer's links is known. Without one, no element can be suspected."""
         return bool(self._own)
 
-    def blamed(self, now: Nanos, links: Mapping[PeerId, LinkView]) -> list[Parts]:
+    def find_causes(self, now: Nanos, links: Mapping[PeerId, LinkView]) -> list[Parts]:
         """For each detected failure, the elements that may be its cause, all equally likely."""
         down = [peer for peer in self._own if not links[peer].heard_lately(now)]
         if not down:
@@ -62,10 +61,11 @@ class SharedRisk:
             broken = link.heard_ns + link.silence_ns - link.delay_ns  # when its next message, or an ACK, was lost
             evidence.append((peer, tuple([other for other, last in sent if last > broken])))
         if evidence != self._evidence:  # it stays the same for most of an outage
-            self._evidence, self._causes = evidence, self._find_causes(evidence)
+            self._evidence, self._causes = evidence, self._explain(evidence)
         return self._causes
 
-    def _find_causes(self, evidence: Evidence) -> list[Parts]:
+    def _explain(self, evidence: Evidence) -> list[Parts]:
+        """The suspected elements of each silent link: those that explain the most silent links."""
         suspected = [self._own[peer].difference(*[self._own[other] for other in since]) for peer, since in evidence]
         explains = Counter(part for suspects in suspected for part in suspects)
         causes = []
@@ -74,47 +74,47 @@ class SharedRisk:
             causes.append(frozenset(part for part in suspects if explains[part] == most))
         return [cause for cause in dict.fromkeys(causes) if cause]
 
-    def doubt(self, route: Route, blamed: list[Parts]) -> float:
+    def down_probability(self, route: Route, causes: list[Parts]) -> float:
         """The probability that the route is down."""
         elements = self._elements(route)
         up = 1.0
-        for suspects in blamed:
+        for suspects in causes:
             up *= 1.0 - len(suspects & elements) / len(suspects)
         return 1.0 - up
 
-    def apart(self, edge: Edge, route: Route) -> float:
-        """The fraction of a link that the route does not share."""
+    def unshared_fraction(self, edge: Edge, route: Route) -> float:
+        """The fraction of a link's elements that the route does not share."""
         own = self._edges.get(edge)
         if not own:
             return float(edge not in route.beyond)
         return 1.0 - len(own & self._elements(route)) / len(own)
 
-    def spared(self, route: Route, other: Route, blamed: list[Parts]) -> float:
+    def only_first_down_probability(self, route: Route, other: Route, causes: list[Parts]) -> float:
         """The probability that the first route is down and the other is up."""
         here, there = self._elements(route), self._elements(other)
-        return max((len((suspects & here) - there) / len(suspects) for suspects in blamed), default=0.0)
+        return max((len((suspects & here) - there) / len(suspects) for suspects in causes), default=0.0)
 
     def _elements(self, route: Route) -> Parts:
         key = (route.hop, route.beyond)
         elements = self._by_route.get(key)
         if elements is None:
-            if len(self._by_route) >= _STORED:
+            if len(self._by_route) >= _MAX_CACHED:
                 self._by_route.clear()
             edges = [self._edges.get(edge, Parts()) for edge in route.beyond]
             elements = self._by_route[key] = self._own.get(route.hop, Parts()).union(*edges)
         return elements
 
 
-def any_named(path: Path) -> bool:
+def has_named_router(path: Path) -> bool:
     return any(router is not None for router in path)
 
 
 def parts(path: Path) -> Parts:
     """The routers that answered with an address, and the links between adjacent ones."""
     routers = {router for router in path if router is not None}
-    links = {_link(a, b) for a, b in pairwise(path) if a is not None and b is not None}
+    links = {_router_link(a, b) for a, b in pairwise(path) if a is not None and b is not None}
     return frozenset[Part](routers | links)
 
 
-def _link(a: Router, b: Router) -> tuple[Router, Router]:
+def _router_link(a: Router, b: Router) -> tuple[Router, Router]:
     return (a, b) if str(a) <= str(b) else (b, a)

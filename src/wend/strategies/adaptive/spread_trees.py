@@ -1,12 +1,12 @@
 """Spread trees: the routes that a publisher's peer gives to its events while links are full.
 
 If all events followed every change of prices at once, they would leave the full links together and meet on other links.
-So the classes of events (`load_spreading.py`) do so one after the other: at first one class in a few tens of
-milliseconds, and later more slowly. A class adopts only a part of the change, since other classes follow the same
+So the classes of events (`load_spreading.py`) adopt them one after the other: at first one class every few tens of
+milliseconds, later more slowly. A class adopts only a part of the change, since other classes follow the same
 change. This is the method of Frank and Wolfe, in steps of peers that do not coordinate: shares of the load move towards
 the cheapest trees while prices show the effect.
 
-Each packet carries its tree, so that the peers on the route follow it, though they learn of prices at other times. They
+Each packet carries its tree, so that the peers on the route follow it, though they learn prices at other times. They
 leave it only if a link is down or an event would be late.
 """
 
@@ -17,18 +17,18 @@ import msgspec
 from wend.model.events import PeerId
 from wend.model.units import FOREVER, MS, Nanos
 from wend.protocol.plugins import View
-from wend.strategies.adaptive.load_spreading import CLASSES, HOP_NS, PricedRoutes, Prices, Spreading, weight_of
+from wend.strategies.adaptive.load_spreading import CLASSES, HOP_NS, PricedRoutes, Prices, SpreadRoutes, class_weight
 
 FIRST_NS: Final = 600 * MS
-"""The time in which all classes follow prices, at first."""
+"""The initial time in which all classes adopt the prices."""
 LAST_NS: Final = 3000 * MS
-"""The same after a while."""
+"""The final time in which all classes adopt the prices."""
 SLOWER: Final = 1.02
-"""The growth of the time between two classes."""
+"""The factor by which that time grows with each class."""
 PART: Final = 0.6
 """The part of a change of prices that a class adopts."""
 STRIDE: Final = 7
-"""Classes that weigh prices alike do not follow each other."""
+"""The step from one class to the next, so that classes that weigh prices alike do not adopt them in a row."""
 MAX_TREES: Final = 64
 """The most trees that a class stores."""
 
@@ -50,7 +50,7 @@ class Branch(NamedTuple):
     tree: SpreadTree
 
 
-class _Class:
+class _EventClass:
     __slots__ = ("prices", "routes", "trees")
 
     def __init__(self) -> None:
@@ -63,13 +63,13 @@ class SpreadTrees:
     """The trees of one peer's own events."""
 
     def __init__(self, me: PeerId) -> None:
-        self._classes = [_Class() for _ in range(CLASSES)]
+        self._classes = [_EventClass() for _ in range(CLASSES)]
         self._next_class = me
         self._next_ns: Nanos = 0
         self._pause_ns = FIRST_NS / CLASSES
         self._turns = 0
         self._version = -1
-        """That of the graph."""
+        """The version of the graph that the trees follow."""
 
     def branches(
         self, now: Nanos, number: int, dests: tuple[tuple[PeerId, Nanos], ...], up: list[PeerId], view: View
@@ -84,7 +84,7 @@ class SpreadTrees:
             if len(own_class.trees) >= MAX_TREES:
                 own_class.trees.clear()
             branches = own_class.trees[dests] = _branches(
-                Spreading(own_class.routes, view, weight_of(number), False), dests, up
+                SpreadRoutes(own_class.routes, view, class_weight(number), False), dests, up
             )
         return branches
 
@@ -100,7 +100,7 @@ class SpreadTrees:
         behind = 0
         while self._next_ns <= now and behind < CLASSES:
             each = self._classes[self._next_class * STRIDE % CLASSES]
-            each.prices = _between(each.prices, view.graph.prices, 1.0 if self._turns < CLASSES else PART)
+            each.prices = _interpolate(each.prices, view.graph.prices, 1.0 if self._turns < CLASSES else PART)
             each.routes = None
             each.trees.clear()
             self._next_class += 1
@@ -111,21 +111,21 @@ class SpreadTrees:
         self._next_ns = max(self._next_ns, now)
 
 
-def _branches(spreading: Spreading, dests: tuple[tuple[PeerId, Nanos], ...], up: list[PeerId]) -> list[Branch]:
+def _branches(spreading: SpreadRoutes, dests: tuple[tuple[PeerId, Nanos], ...], up: list[PeerId]) -> list[Branch]:
     groups: dict[PeerId, list[tuple[PeerId, Nanos]]] = {}
     for dest, deadline in dests:
         route = spreading.choose(dest, up, deadline)
         if route is not None:
             groups.setdefault(route[0], []).append((dest, FOREVER if deadline == FOREVER else route[1]))
             continue
-        route = spreading.choose(dest, up, FOREVER)  # it is late on every route, so others go first
+        route = spreading.choose(dest, up, FOREVER)  # it is late on every route, so other events go first
         if route is not None:
             groups.setdefault(route[0], []).append((dest, FOREVER))
     return [Branch(hop, tuple(group), SpreadTree(spreading.tree(hop))) for hop, group in groups.items()]
 
 
-def _between(old: Prices, new: Prices, part: float) -> dict[PeerId, dict[PeerId, Nanos]]:
-    """Prices between old and new ones, at this part of the way."""
+def _interpolate(old: Prices, new: Prices, part: float) -> dict[PeerId, dict[PeerId, Nanos]]:
+    """Prices that move a part of the way from the old to the new prices."""
     prices: dict[PeerId, dict[PeerId, Nanos]] = {}
     for peer in sorted({*old, *new}):
         before, after = old.get(peer, {}), new.get(peer, {})
@@ -140,8 +140,8 @@ def _between(old: Prices, new: Prices, part: float) -> dict[PeerId, dict[PeerId,
     return prices
 
 
-def branches_of(tree: SpreadTree, me: PeerId, dests: tuple[PeerId, ...], view: View) -> list[Branch]:
-    """The branches of a tree at a peer on it, for those of the destinations that it leads to."""
+def branches_at(tree: SpreadTree, me: PeerId, dests: tuple[PeerId, ...], view: View) -> list[Branch]:
+    """The branches of a tree at one of its peers, for the destinations that the tree reaches from there."""
     costs = view.graph.costs
     over: dict[PeerId, tuple[PeerId, Nanos]] = {}
     for a, b in tree.links:

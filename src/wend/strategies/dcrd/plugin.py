@@ -56,10 +56,10 @@ class Dcrd(Routing):
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         if type(event) is Arrived:  # most inputs, so not the last of seven patterns
-            return self._arrived(now, event, view)
+            return self._on_arrived(now, event, view)
         match event:
             case Failed(forward):
-                return self._failed(now, forward, view)
+                return self._on_failed(now, forward, view)
             case Heard(sender, batch):
                 if not is_valid(batch):
                     return [Refuse(sender, "invalid-expectations")]
@@ -99,7 +99,7 @@ class Dcrd(Routing):
 
     # ---- Algorithm 2
 
-    def _arrived(self, now: Nanos, packet: Arrived, view: View) -> list[PluginEffect]:
+    def _on_arrived(self, now: Nanos, packet: Arrived, view: View) -> list[PluginEffect]:
         dests, ranks, me = packet.dests, packet.ranks, view.me
         if packet.sender == me or me in packet.path:  # from here, or handed back
             return self._next(packet.event, packet.born_ns, dests, ranks, packet.path, (), view)
@@ -110,7 +110,7 @@ class Dcrd(Routing):
             on.append(Notice("duplicate", packet.sender))
         return on
 
-    def _failed(self, now: Nanos, failed: Forward, view: View) -> list[PluginEffect]:
+    def _on_failed(self, now: Nanos, failed: Forward, view: View) -> list[PluginEffect]:
         event, dests = failed.event, failed.dests
         if failed.tries:
             return [GiveUp(event, failed.born_ns, dests, "no-return-route", failed.ranks)]

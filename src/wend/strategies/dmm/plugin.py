@@ -128,7 +128,7 @@ class Dmm(KeyBasedInterest):
                 if unknown:
                     self.send(sender, UnknownInSpace(space, tuple(unknown)))
             case UnknownInSpace(space, ids):
-                self._say(now, self._paths.hear_unknown(space, sender, ids))
+                self._say(now, self._paths.on_unknown(space, sender, ids))
             case UnwantInSpace(space, entries):
                 self._say(now, self._paths.remove(space, sender, [entry.id for entry in entries]))
                 if sender != self.me:

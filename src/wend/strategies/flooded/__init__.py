@@ -1,1 +1,1 @@
-"""Shared: every peer tells all others what it wants."""
+"""Shared: every peer floods its subscriptions to all others."""

@@ -1,8 +1,8 @@
 """Changes of a peer's interest, which it announces instead of the whole of a large interest.
 
 A change names the version that it builds on. The receiver applies it to that version, and a digest shows whether both
-peers have the same result. Changes may overtake each other, and a store recalls them in any order. So a change waits
-for the ones before it.
+peers have the same result. Changes may overtake each other, and the store returns them in any order. So a change waits
+for earlier ones.
 """
 
 from zlib import crc32
@@ -13,8 +13,8 @@ from wend.model.events import PeerId, Subscription
 from wend.model.keys import key_of
 from wend.strategies.subscriptions.table import PeerInterest
 
-HELD = 64
-"""The most changes of one peer that wait for earlier ones."""
+MAX_PENDING = 64
+"""The most changes of one peer that may wait for earlier ones."""
 
 Version = tuple[int, int]
 
@@ -68,7 +68,7 @@ def change_between(old: PeerInterest, new: PeerInterest) -> InterestChange:
     )
 
 
-def changed_by(old: PeerInterest, change: InterestChange) -> PeerInterest | None:
+def apply_change(old: PeerInterest, change: InterestChange) -> PeerInterest | None:
     """The interest after a change; None if the result differs from the sender's."""
     removed, withdrawn = set(change.removed), set(change.withdrawn)
     subscriptions = {s.id: s for s in old.subscriptions if s.id.number not in removed}
@@ -85,41 +85,41 @@ def change_key(origin: PeerId, number: int) -> int:
     return -1 - (key_of(f"{origin}", f"{number}") >> 66)
 
 
-class HeldChanges:
+class PendingChanges:
     """Changes that wait for the ones before them, by origin, each with its sender."""
 
-    __slots__ = ("_held", "asks")
+    __slots__ = ("_pending", "requests")
 
     def __init__(self) -> None:
-        self.asks: dict[PeerId, int] = {}
-        """By origin: how often this peer has asked for the whole, while a timer runs."""
-        self._held: dict[PeerId, dict[Version, tuple[PeerId, InterestChange]]] = {}
+        self.requests: dict[PeerId, int] = {}
+        """By origin, the number of requests for the whole, while a timer runs."""
+        self._pending: dict[PeerId, dict[Version, tuple[PeerId, InterestChange]]] = {}
 
     def __contains__(self, origin: PeerId) -> bool:
-        return origin in self._held
+        return origin in self._pending
 
     def add(self, sender: PeerId, change: InterestChange) -> None:
-        held = self._held.setdefault(change.origin, {})
-        held[change.since] = (sender, change)
-        if len(held) > HELD:
-            del held[min(held)]
+        pending = self._pending.setdefault(change.origin, {})
+        pending[change.since] = (sender, change)
+        if len(pending) > MAX_PENDING:
+            del pending[min(pending)]
 
     def take(self, known: PeerInterest) -> tuple[PeerId, InterestChange] | None:
-        """The change that builds on this version. Older changes are dropped."""
-        held = self._held.get(known.origin)
-        if held is None:
+        """Remove and return the change that builds on this version, or None. Drop older changes."""
+        pending = self._pending.get(known.origin)
+        if pending is None:
             return None
-        found = held.pop(known.version, None)
-        for since in [since for since, (_, change) in held.items() if change.version <= known.version]:
-            del held[since]
-        if not held:
-            del self._held[known.origin]
-        return found
+        change = pending.pop(known.version, None)
+        for since in [since for since, (_, change) in pending.items() if change.version <= known.version]:
+            del pending[since]
+        if not pending:
+            del self._pending[known.origin]
+        return change
 
     def sender(self, origin: PeerId) -> PeerId:
-        """The peer that sent the newest change of this origin."""
-        held = self._held[origin]
-        return held[max(held)][0]
+        """The sender of the newest pending change of this origin."""
+        pending = self._pending[origin]
+        return pending[max(pending)][0]
 
     def forget(self, origin: PeerId) -> None:
-        self._held.pop(origin, None)
+        self._pending.pop(origin, None)

@@ -35,12 +35,12 @@ from wend.protocol.plugins import (
     View,
 )
 from wend.strategies.flooded.changes import (
-    HeldChanges,
     InterestChange,
     InterestRequest,
+    PendingChanges,
+    apply_change,
     change_between,
     change_key,
-    changed_by,
     encoded_bytes,
 )
 from wend.strategies.subscriptions.table import SMALL_BYTES, PeerInterest, SubscriptionTable
@@ -51,18 +51,18 @@ _AWAY = "away "
 ASK_NS = SECOND
 """How long a peer waits for a missing change before it asks for the whole. The wait doubles each time."""
 MAX_REQUESTS = 6
-"""How often it asks."""
+"""The most requests for one missing change."""
 IN_TRANSIT = 16
 """How many changes of one peer can be in transit over a link. One more replaces the first; the receiver then asks."""
 
 
 class FloodedTable(SubscriptionTable):
-    """The subscriptions that all peers have announced, and until when those that stopped will be back."""
+    """The subscriptions that all peers have announced, and the times by which stopped peers will be back."""
 
     def __init__(self, me: PeerId) -> None:
         super().__init__(me)
         self.back_by: dict[PeerId, Nanos] | None = None
-        """By peer that stopped and will be back: until when others store events for it; None before the first one."""
+        """By stopped peer, the time until which others store its events; None before the first absence."""
 
     def knows(self, peers: tuple[PeerId, ...]) -> bool:
         return all(peer in self.known for peer in peers)
@@ -72,7 +72,7 @@ class FloodedTable(SubscriptionTable):
 
 
 class FloodedInterest(Interest):
-    """Floods the interest of this peer, and learns that of all others."""
+    """Floods the interest of this peer, and records the interests of all others."""
 
     needs: ClassVar[Needs] = Needs(graphs=(LINK_STATE,))  # a deadline may be a multiple of the shortest delay
     messages: ClassVar[Any] = PeerInterest | InterestChange | InterestRequest
@@ -80,38 +80,38 @@ class FloodedInterest(Interest):
     def __init__(self, config: PeerConfig) -> None:
         self.subscriptions = FloodedTable(config.peer)
         super().__init__(config, self.subscriptions)
-        self._held: HeldChanges | None = None
-        """None before a change has to wait."""
+        self._pending: PendingChanges | None = None
+        """None until a change has to wait."""
         self._stored: dict[PeerId, tuple[int, int]] | None = None
-        """By origin: the number and the bytes of the changes stored since the whole; with persistence only."""
+        """By origin, the number and size of the changes stored since the last whole; with persistence only."""
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         match event:
             case SubscriptionsChanged() | Due("announce"):
                 return self._announce(now, view)
-            case Heard(sender, PeerInterest() as told):
-                return self._learn_whole(now, sender, told, view)
-            case Heard(sender, InterestChange() as told):
-                return self._learn_change(now, sender, told, view)
+            case Heard(sender, PeerInterest() as message):
+                return self._on_interest(now, sender, message, view)
+            case Heard(sender, InterestChange() as message):
+                return self._on_change(now, sender, message, view)
             case Heard(sender, InterestRequest(origin)) if origin in self.subscriptions.known:
                 return [Tell(sender, ("i", origin), self.subscriptions.known[origin])]
             case LinkChanged(peer, up=True, fresh=True):
                 return [Tell(peer, ("i", origin), known) for origin, known in sorted(self.subscriptions.known.items())]
-            case Recalled(PeerInterest() as told):
-                known = self.subscriptions.known.get(told.origin)
-                if known is None or known.version < told.version:
-                    self.subscriptions.learn(told)
-                    self._recall_changes(told.origin)
-                    return self._note_away(now, told)
-            case Recalled(InterestChange() as told):
-                self._hold(told.origin, told)
-                self._recall_changes(told.origin)
+            case Recalled(PeerInterest() as message):
+                known = self.subscriptions.known.get(message.origin)
+                if known is None or known.version < message.version:
+                    self.subscriptions.learn(message)
+                    self._recall_changes(message.origin)
+                    return self._note_absence(now, message)
+            case Recalled(InterestChange() as message):
+                self._add_pending(message.origin, message)
+                self._recall_changes(message.origin)
             case Begun():
-                self._held = None
+                self._pending = None
             case Due(name) if name.startswith(_AWAY):
-                return self._stays_away(now, int(name.removeprefix(_AWAY)))
+                return self._on_absence_expired(now, int(name.removeprefix(_AWAY)))
             case Due(name):
-                return self._ask(now, int(name.removeprefix(_ASK)))
+                return self._request_whole(now, int(name.removeprefix(_ASK)))
         return []
 
     # ---------------------------------------------------------------- this peer's own interest
@@ -122,50 +122,50 @@ class FloodedInterest(Interest):
             return later
         old, replaced = self.subscriptions.known.get(view.me), self.subscriptions.own.summary.replaced
         new = self.subscriptions.announced(view)
-        told: PeerInterest | InterestChange = new
+        message: PeerInterest | InterestChange = new
         says_more = old is not None and (old.durable, old.away_ns) != (new.durable, new.away_ns)
         if old is not None and not replaced and not says_more and encoded_bytes(new) > SMALL_BYTES:
             change = change_between(old, new)
             if 2 * encoded_bytes(change) <= encoded_bytes(new):
-                told = change
-        return [CHANGED, *(Tell(n, slot_of(told), told) for n in view.neighbours)]
+                message = change
+        return [CHANGED, *(Tell(n, slot_of(message), message) for n in view.neighbours)]
 
     # ---------------------------------------------------------------- the interest of others
 
-    def _learn_whole(self, now: Nanos, sender: PeerId, told: PeerInterest, view: View) -> list[PluginEffect]:
-        known = self.subscriptions.known.get(told.origin)
-        if told.origin == view.me or (known is not None and known.version >= told.version):
+    def _on_interest(self, now: Nanos, sender: PeerId, message: PeerInterest, view: View) -> list[PluginEffect]:
+        known = self.subscriptions.known.get(message.origin)
+        if message.origin == view.me or (known is not None and known.version >= message.version):
             return []
-        if not all(subscription.qos.can_be() for subscription in told.subscriptions):
+        if not all(subscription.qos.can_be() for subscription in message.subscriptions):
             return [Refuse(sender, "invalid-qos")]
-        if not self.subscriptions.learn(told):
+        if not self.subscriptions.learn(message):
             return [Refuse(sender, "filter-syntax")]
         if view.persistence:
-            self._remembered(told.origin, 0, 0)
-        returned = told.durable and known is not None and known.version[0] != told.version[0]
+            self._count_stored(message.origin, 0, 0)
+        returned = message.durable and known is not None and known.version[0] != message.version[0]
         return [
-            Remember(told.origin, told),
+            Remember(message.origin, message),
             CHANGED,
-            *(Tell(n, slot_of(told), told) for n in view.neighbours if n != sender),
-            InterestLearned(told.origin, returned),
-            *self._note_away(now, told),
-            *self._learn_held(now, told.origin, view),
+            *(Tell(n, slot_of(message), message) for n in view.neighbours if n != sender),
+            InterestLearned(message.origin, returned),
+            *self._note_absence(now, message),
+            *self._apply_pending(now, message.origin, view),
         ]
 
-    def _learn_change(self, now: Nanos, sender: PeerId, told: InterestChange, view: View) -> list[PluginEffect]:
-        origin = told.origin
+    def _on_change(self, now: Nanos, sender: PeerId, message: InterestChange, view: View) -> list[PluginEffect]:
+        origin = message.origin
         known = self.subscriptions.known.get(origin)
-        if origin == view.me or (known is not None and known.version >= told.version):
+        if origin == view.me or (known is not None and known.version >= message.version):
             return []
-        if known is None or known.version != told.since:
-            held = self._hold(sender, told)
-            if origin in held.asks:
+        if known is None or known.version != message.since:
+            pending = self._add_pending(sender, message)
+            if origin in pending.requests:
                 return []
-            held.asks[origin] = 0
+            pending.requests[origin] = 0
             return [Timer(now + ASK_NS, f"{_ASK}{origin}")]
-        if not all(subscription.qos.can_be() for subscription in told.added):
+        if not all(subscription.qos.can_be() for subscription in message.added):
             return [Refuse(sender, "invalid-qos")]
-        new = changed_by(known, told)
+        new = apply_change(known, message)
         if new is None:
             return [Tell(sender, ("q", origin), InterestRequest(origin))]
         if encoded_bytes(new) > MAX_CONTROL_BYTES:
@@ -173,25 +173,25 @@ class FloodedInterest(Interest):
         if not self.subscriptions.learn(new):
             return [Refuse(sender, "filter-syntax")]
         return [
-            *(self._remember(told, new) if view.persistence else ()),
+            *(self._store_change(message, new) if view.persistence else ()),
             CHANGED,
-            *(Tell(n, slot_of(told), told) for n in view.neighbours if n != sender),
+            *(Tell(n, slot_of(message), message) for n in view.neighbours if n != sender),
             InterestLearned(origin),
-            *self._learn_held(now, origin, view),
+            *self._apply_pending(now, origin, view),
         ]
 
-    def _note_away(self, now: Nanos, told: PeerInterest) -> list[PluginEffect]:
-        """Note until when a peer that has stopped will be back."""
+    def _note_absence(self, now: Nanos, message: PeerInterest) -> list[PluginEffect]:
+        """Record the time by which a stopped peer will be back."""
         times = self.subscriptions.back_by or {}
-        times.pop(told.origin, None)
-        if told.away_ns <= 0:
+        times.pop(message.origin, None)
+        if message.away_ns <= 0:
             return []
-        times[told.origin] = back_by = min(now + told.away_ns, FOREVER)
+        times[message.origin] = back_by = min(now + message.away_ns, FOREVER)
         self.subscriptions.back_by = times
-        return [Timer(back_by + 1, f"{_AWAY}{told.origin}")]
+        return [Timer(back_by + 1, f"{_AWAY}{message.origin}")]
 
-    def _stays_away(self, now: Nanos, origin: PeerId) -> list[PluginEffect]:
-        """Send nothing more to a peer that is not back in time. It announces its interest again when it returns."""
+    def _on_absence_expired(self, now: Nanos, origin: PeerId) -> list[PluginEffect]:
+        """Drop the interest of a peer that is not back in time. It announces its interest again when it returns."""
         if not self.subscriptions.stayed_away(origin, now):
             return []
         self.subscriptions.learn(
@@ -199,62 +199,63 @@ class FloodedInterest(Interest):
         )
         return [CHANGED]
 
-    def _learn_held(self, now: Nanos, origin: PeerId, view: View) -> list[PluginEffect]:
-        held = None if self._held is None else self._held.take(self.subscriptions.known[origin])
-        return [] if held is None else self._learn_change(now, *held, view)
+    def _apply_pending(self, now: Nanos, origin: PeerId, view: View) -> list[PluginEffect]:
+        pending = None if self._pending is None else self._pending.take(self.subscriptions.known[origin])
+        return [] if pending is None else self._on_change(now, *pending, view)
 
-    def _hold(self, sender: PeerId, told: InterestChange) -> HeldChanges:
-        if self._held is None:
-            self._held = HeldChanges()
-        self._held.add(sender, told)
-        return self._held
+    def _add_pending(self, sender: PeerId, message: InterestChange) -> PendingChanges:
+        if self._pending is None:
+            self._pending = PendingChanges()
+        self._pending.add(sender, message)
+        return self._pending
 
-    def _ask(self, now: Nanos, origin: PeerId) -> list[PluginEffect]:
-        """Ask for the whole of a peer's interest, if changes still wait for earlier ones."""
-        held = self._held
-        if held is None:
+    def _request_whole(self, now: Nanos, origin: PeerId) -> list[PluginEffect]:
+        """Request the whole of a peer's interest, if changes still wait for earlier ones."""
+        pending = self._pending
+        if pending is None:
             return []
-        asked = held.asks.pop(origin, 0)
-        if origin not in held:
+        asked = pending.requests.pop(origin, 0)
+        if origin not in pending:
             return []
-        sender = held.sender(origin)
+        sender = pending.sender(origin)
         if asked >= MAX_REQUESTS:
-            held.forget(origin)
+            pending.forget(origin)
             return []
-        held.asks[origin] = asked + 1
+        pending.requests[origin] = asked + 1
         return [
             Tell(sender, ("q", origin), InterestRequest(origin)),
             Timer(now + (ASK_NS << asked + 1), f"{_ASK}{origin}"),
         ]
 
-    # ---------------------------------------------------------------- what a restart needs
+    # ---------------------------------------------------------------- storage for restarts
 
-    def _remember(self, change: InterestChange, whole: PeerInterest) -> list[Remember]:
-        """Store the change, or the whole if the changes since the last whole take as much room."""
+    def _store_change(self, change: InterestChange, whole: PeerInterest) -> list[Remember]:
+        """The record to store: the change, or the whole if the changes since the last whole take as much room."""
         origin = change.origin
         count, size = (self._stored or {}).get(origin, (0, MAX_CONTROL_BYTES))
         size += encoded_bytes(change)
         if size >= encoded_bytes(whole):
-            self._remembered(origin, 0, 0)
+            self._count_stored(origin, 0, 0)
             return [Remember(origin, whole)]
-        self._remembered(origin, count + 1, size)
+        self._count_stored(origin, count + 1, size)
         return [Remember(change_key(origin, count), change)]
 
-    def _remembered(self, origin: PeerId, count: int, size: int) -> None:
+    def _count_stored(self, origin: PeerId, count: int, size: int) -> None:
         if self._stored is None:
             self._stored = {}
         self._stored[origin] = (count, size)
 
     def _recall_changes(self, origin: PeerId) -> None:
-        """Apply the changes that an earlier incarnation stored, as far as they fit. They come in any order."""
-        while origin in self.subscriptions.known and self._held is not None:
-            held = self._held.take(self.subscriptions.known[origin])
-            new = None if held is None else changed_by(self.subscriptions.known[origin], held[1])
+        """Apply the changes that an earlier incarnation stored, as far as they fit. They arrive in any order."""
+        while origin in self.subscriptions.known and self._pending is not None:
+            pending = self._pending.take(self.subscriptions.known[origin])
+            new = None if pending is None else apply_change(self.subscriptions.known[origin], pending[1])
             if new is None or not self.subscriptions.learn(new):
                 return
 
 
-def slot_of(told: PeerInterest | InterestChange) -> Slot:
-    """A whole replaces an older one. Changes build on each other, so several may be in transit at once."""
-    name = "i" if type(told) is PeerInterest else f"i{told.version[1] % IN_TRANSIT}"
-    return name, told.origin
+def slot_of(message: PeerInterest | InterestChange) -> Slot:
+    """The slot of a message. A whole replaces an older one; several changes may be in transit, since they build on each
+    other."""
+    name = "i" if type(message) is PeerInterest else f"i{message.version[1] % IN_TRANSIT}"
+    return name, message.origin

@@ -49,14 +49,14 @@ class Multipath(Routing):
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         match event:
             case Arrived():
-                return self._arrived(event, view)
+                return self._on_arrived(event, view)
             case Failed(forward):
                 return [give_up_failed(forward)]
             case Changed():
                 self._routes.clear()
         return []
 
-    def _arrived(self, packet: Arrived, view: View) -> list[PluginEffect]:
+    def _on_arrived(self, packet: Arrived, view: View) -> list[PluginEffect]:
         if packet.sender == view.me:
             copies = 2 if packet.event.id[0] == view.me else 1  # a retry of a stored copy sends one
             legs = [(dest, route) for dest in dict.fromkeys(packet.dests) for route in self._two(dest, view)[:copies]]

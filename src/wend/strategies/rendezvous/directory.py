@@ -27,7 +27,7 @@ class RegionCache:
     def learn(self, now: Nanos, regions: tuple[tuple[str, PeerId], ...]) -> bool:
         """Adopt regions, and forget those that overlap them. Return whether the codes changed.
 
-        A message without an owner says only that the region exists: what this peer knows of its parts may be right.
+        A message without an owner only confirms that the region exists: the known owners of its parts may be right.
         """
         before = set(self.owners)
         for code, owner in regions:
@@ -47,7 +47,7 @@ class RegionCache:
                 self.owners[code] = UNKNOWN_OWNER
 
     def age_ns(self, code: str, now: Nanos) -> Nanos:
-        """The time since this peer heard of the region."""
+        """The time since the region was last updated."""
         return now - self._updated_ns[code]
 
     def meeting(self, cells: list[Interval]) -> list[tuple[str, PeerId]]:
@@ -77,13 +77,13 @@ class RegionDirectory:
         return sum(len(cache.owners) for cache in self.caches.values())
 
     def open(self, name: str, in_use: Collection[str]) -> None:
-        """Begin a cache, and forget another one if there are too many. Those in use stay."""
+        """Create a cache, and drop another one if there are too many. Caches in use stay."""
         self.caches[name] = RegionCache()
-        if len(self.caches) > MAX_NAMES + len(in_use):  # new topics may come for ever
+        if len(self.caches) > MAX_NAMES + len(in_use):  # there is no limit to new topics
             del self.caches[next(other for other in self.caches if other not in in_use)]
 
     def forget(self, peer: PeerId) -> None:
-        """A peer does not answer: its regions may have other owners."""
+        """Forget a peer that does not answer, because its regions may have other owners."""
         for cache in self.caches.values():
             cache.forget(peer)
 

@@ -17,12 +17,12 @@ from wend.strategies.ring.key_based import Entry, EntryId
 
 @lru_cache(1 << 14)
 def _cells_at_home(text: str) -> list[Interval]:
-    """The cells of an entry. In a simulation its owner and the replicas ask soon after each other."""
+    """The cells of an entry; cached, because in a simulation the owner and the replicas ask in turn."""
     return home_of(parse(text))[1]
 
 
 @lru_cache(1 << 16)
-def _digest_of(id_: EntryId, text: str) -> int:
+def _entry_digest(id_: EntryId, text: str) -> int:
     hashed = blake2b(f"{id_.peer} {id_.number} {id_.part} {text}".encode(), digest_size=8).digest()
     return int.from_bytes(hashed, "big") >> 2
 
@@ -31,12 +31,12 @@ def digest(entries: Iterable[Entry]) -> int:
     """A number that depends on the entries, but not on their order."""
     total = 0
     for entry in entries:
-        total ^= _digest_of(entry.id, entry.filter)
+        total ^= _entry_digest(entry.id, entry.filter)
     return total
 
 
 class EntryTable:
-    """Entries, when those of each peer expire, and an index to match events with them."""
+    """Entries with their expiry by peer, and an index to match events with them."""
 
     __slots__ = ("_cells", "_digests", "_index", "away", "complete_ns", "entries", "expires", "is_split")
 
@@ -46,13 +46,13 @@ class EntryTable:
         self.expires: dict[PeerId, Nanos] = {}
         """When the entries of a peer expire."""
         self.away: dict[PeerId, Nanos] = {}
-        """For peers that have stopped: until when their entries live although nobody renews them."""
+        """The stopped peers, each with the time until which its entries live without renewal."""
         self._digests: dict[PeerId, int] = {}
         self._index: Index[EntryId] | None = None
         self.is_split = False
-        """Whether its two halves are active instead."""
+        """Whether the two halves of the region are active instead."""
         self.complete_ns: Nanos = 0
-        """When all entries of the region have arrived; 0 if the region is no half of another."""
+        """When all entries of the region will have arrived; 0 if the region is not a half of another."""
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -69,7 +69,7 @@ class EntryTable:
             self.remove(entry.id)
         self.entries[entry.id] = entry
         self._cells[entry.id] = _cells_at_home(entry.filter)
-        self._digests[peer] = self._digests.get(peer, 0) ^ _digest_of(entry.id, entry.filter)
+        self._digests[peer] = self._digests.get(peer, 0) ^ _entry_digest(entry.id, entry.filter)
         if self._index is not None:
             self._index.add(entry.id, filter_)
         return True
@@ -96,7 +96,7 @@ class EntryTable:
         del self._cells[id_]
         if self._index is not None:
             self._index.discard(id_)
-        self._digests[id_.peer] ^= _digest_of(id_, entry.filter)
+        self._digests[id_.peer] ^= _entry_digest(id_, entry.filter)
         return True
 
     def clear(self) -> tuple[Entry, ...]:

@@ -1,4 +1,4 @@
-"""Events in the regions of this peer, from their match until all subscribers' peers have them.
+"""Events in the regions of this peer, from their match until every subscriber's peer has them.
 
 The publisher's peer stores an event until each region has settled it. If no peer stores it, the owner matches the event
 a second time for the subscribers whose entries were in transit when it came.
@@ -116,7 +116,7 @@ class Notifications:
     def match(
         self, now: Nanos, sender: PeerId, table: EntryTable | None, message: MatchEvent, born_ns: Nanos
     ) -> Iterator[Output]:
-        """Match an event in a region of this peer that is not split. The table is None if nobody subscribes there."""
+        """Match an event in a region of this peer that is not split. The table is None if the region has no entries."""
         event, region = message.event, message.region
         if message.stored:
             yield from self._match_stored(now, RegionEvent(region, event, born_ns, message.hops), table)
@@ -142,8 +142,10 @@ class Notifications:
             if cells is not None and meets(half, [cells]):
                 yield MatchEvent(name, half, event, now - born_ns, message.hops, True, message.stored)
 
-    def stand_in(self, now: Nanos, copy: EntryTable | None, message: MatchEvent, born_ns: Nanos) -> Iterator[Output]:
-        """Match an event instead of an owner that does not answer. This peer has at most a copy of the entries, so it
+    def match_as_replica(
+        self, now: Nanos, copy: EntryTable | None, message: MatchEvent, born_ns: Nanos
+    ) -> Iterator[Output]:
+        """Match an event in place of an owner that does not answer. This peer has at most a copy of the entries, so it
         settles nothing: the publisher's peer asks again."""
         one = RegionEvent(message.region, message.event, born_ns, message.hops)
         if copy is None or copy.is_split or not self._matched.add(one.key):
@@ -200,8 +202,8 @@ class Notifications:
         for peer in self._others(peers, one.event):
             yield ToPeer(peer, NotifyPeer(one.event, now - one.born_ns, one.hops + 1, (), one.region))
 
-    def reach(self, peer: PeerId, region: RegionId, id_: EventId) -> Iterator[Output]:
-        """Note that a subscriber's peer has an event. Settle the event if no peer lacks it."""
+    def on_reached(self, peer: PeerId, region: RegionId, id_: EventId) -> Iterator[Output]:
+        """Record that a subscriber's peer has an event. Settle the event if no peer lacks it."""
         unsettled = self._unsettled.get((region, id_))
         if unsettled is not None:
             unsettled.waiting.pop(peer, None)
@@ -209,7 +211,7 @@ class Notifications:
                 yield from self._settle(region, id_)
 
     def _settle(self, region: RegionId, id_: EventId) -> Iterator[Output]:
-        """Tell the publisher's peer that all subscribers of a region have the event."""
+        """Inform the publisher's peer that all subscribers of a region have the event."""
         self._unsettled.pop((region, id_), None)
         self._settled.add((region, id_))
         yield ToPeer(id_.publisher, EventSettled(*region, id_))
@@ -217,7 +219,7 @@ class Notifications:
     # ---------------------------------------------------------------- retries
 
     def hurry(self, now: Nanos, peer: PeerId) -> Iterator[Output]:
-        """Notify a peer that is back soon."""
+        """Notify a peer that has returned without delay."""
         for unsettled in self._unsettled.values():
             if peer in unsettled.waiting:
                 unsettled.until_ns = now
@@ -237,7 +239,7 @@ class Notifications:
                 yield from self._retry_unsettled(now, table, unsettled)
 
     def _match_again(self, now: Nanos, second: SecondMatch) -> Iterator[Output]:
-        """Notify the subscribers' peers whose entries came after the event."""
+        """Notify the subscribers' peers whose entries arrived after the event."""
         region, event, born_ns, hops = second.one
         table = self._owned.tables.get(region)
         if table is not None and table.is_split:

@@ -84,7 +84,7 @@ class OwnedRegions:
         return {**entries, **{f"events/{place(region)}": load.events for region, load in loads if load.events}}
 
     def expect_entries(self, now: Nanos, round_trip_ns: Nanos) -> None:
-        """This peer may own other regions than before."""
+        """Expect entries from former owners, because this peer may own other regions now."""
         self.unsure_until_ns = now + UNSURE_NS + 2 * round_trip_ns
         self._complete_ns = self.unsure_until_ns + self._settings.beacon_ns
 
@@ -113,8 +113,8 @@ class OwnedRegions:
                 yield from self._mark_away(now, message) if message.away_ns > 0 else self._renew(now, message)
 
     def _open(self, now: Nanos, region: RegionId) -> Iterator[Output]:
-        """Begin a region if it is new here. If it is a half of another one, tell that one's owner, which may be new,
-        too."""
+        """Create a region if it is new here. If it is a half of another region, inform that region's owner, which may
+        be new, too."""
         if region not in self.tables:
             table = self.tables[region] = EntryTable()
             name, code = region
@@ -183,12 +183,12 @@ class OwnedRegions:
         yield self._renewal(now, (name, code))
 
     def _end_absence(self, table: EntryTable, peer: PeerId) -> Iterator[Output]:
-        """Note that a peer is back: it has placed or renewed entries."""
+        """Record that a peer is back, because it has placed or renewed entries."""
         if table.away.pop(peer, None) is not None:
             yield PeerReturned(peer)
 
     def correct(self, peer: PeerId, region: RegionId) -> Iterator[Output]:
-        """Tell a peer which regions exist in place of this one."""
+        """Send a peer the regions that exist in place of this one."""
         if peer == UNKNOWN_OWNER:
             return
         name, code = region
@@ -251,7 +251,7 @@ class OwnedRegions:
     # ---------------------------------------------------------------- copies, and owners that change
 
     def beacon(self, now: Nanos) -> Iterator[Output]:
-        """Expire entries that nobody renews, and tell owners that their regions are split."""
+        """Expire entries that were not renewed, and inform owners that their regions are split."""
         for region, table in list(self.tables.items()):
             expired = table.expire(now)
             if expired:
@@ -283,7 +283,7 @@ class OwnedRegions:
         return table.add_all(sender, message.added, now + 2 * self._settings.expiry_ns)[1]
 
     def take_over(self, now: Nanos, region: RegionId, copy: EntryTable) -> None:
-        """Own a region of which this peer was a replica."""
+        """Take over a region of which this peer was a replica."""
         self.takeovers += 1
         table = self.tables.setdefault(region, copy)
         if table is not copy:

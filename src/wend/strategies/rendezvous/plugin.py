@@ -153,9 +153,9 @@ class Rendezvous(KeyBasedInterest):
     def on_heard(self, now: Nanos, sender: PeerId, message: Any) -> None:
         match message:
             case NotifyPeer():
-                self._receive(now, sender, message)
+                self._on_event_message(now, sender, message)
             case Reached(name, code, id_):
-                self._carry_out(now, self._notifications.reach(sender, (name, code), id_))
+                self._carry_out(now, self._notifications.on_reached(sender, (name, code), id_))
             case AskTrip(number):
                 self.out.append(SendTo(sender, AnswerTrip(number)))
             case AnswerTrip(number):
@@ -167,14 +167,14 @@ class Rendezvous(KeyBasedInterest):
             case _ if not is_valid(message.region):
                 self.out.append(Refuse(sender, "invalid-region"))
             case MatchEvent():
-                self._receive(now, sender, message)
+                self._on_event_message(now, sender, message)
             case EventSettled(name, code, id_):
                 self._release(id_, name, code)
             case _:
                 self._on_entries(now, sender, message)
 
     def _on_entries(self, now: Nanos, sender: PeerId, message: Any) -> None:
-        """A message about the entries of a region."""
+        """Handle a message about the entries of a region."""
         region = message.region
         match message:
             case PlaceEntries() | RemoveEntries() | RenewEntries() | HalfIsActive():
@@ -191,11 +191,11 @@ class Rendezvous(KeyBasedInterest):
             case CopyEntries() if region in self._owned.tables:
                 self.out += self._owned.merge(now, sender, message)
             case RenewCopy() if region in self._owned.tables:
-                pass  # this peer owns the region by now
+                pass  # this peer owns the region now
             case _ if not self._may_own(sender, region):
                 self.out.append(Refuse(sender, "region-not-owned"))
             case CopyEntries() | RenewCopy():
-                self._carry_out(now, self._replicas.hear(now, sender, message))
+                self._carry_out(now, self._replicas.on_copy(now, sender, message))
 
     def on_undelivered(self, now: Nanos, peer: PeerId, message: Any) -> None:
         self.directory.forget(peer)
@@ -328,8 +328,8 @@ class Rendezvous(KeyBasedInterest):
             else:
                 self.send(owner, MatchEvent(name, code, event, now - born_ns, 1, asks, is_stored))
 
-    def _receive(self, now: Nanos, sender: PeerId, message: EventMessage) -> None:
-        """Accept an event from another peer, or let it wait until its age is certain."""
+    def _on_event_message(self, now: Nanos, sender: PeerId, message: EventMessage) -> None:
+        """Accept an event from another peer, or hold it until its age is certain."""
         born_ns = self.born_ns_of(now, sender, message.age_ns)
         if not self.ring.has_measured(sender):
             trip = self._round_trips.trip_ns(now, sender)
@@ -341,7 +341,7 @@ class Rendezvous(KeyBasedInterest):
         self._accept(now, sender, message, born_ns)
 
     def _may_expire(self, message: EventMessage) -> bool:
-        """Whether some peer may drop the event for its age. The owner of a region does not know the deadlines of
+        """Whether some peer may drop the event because of its age. The owner of a region does not know the deadlines of
         subscribers, and has time for events that are stored."""
         event = message.event
         if event.ttl_ns is not None:
@@ -384,7 +384,7 @@ class Rendezvous(KeyBasedInterest):
                 self.send(hop, MatchEvent(name, code, event, now - born_ns, hops + 1, True, message.stored))
         elif avoid and not self._owns(region):
             copy = self._replicas.copies.get(region)
-            self._carry_out(now, self._notifications.stand_in(now, copy, message, born_ns))
+            self._carry_out(now, self._notifications.match_as_replica(now, copy, message, born_ns))
         elif not code or region in self._owned.tables:
             self._match_here(now, sender, region, message, born_ns)
         elif hops >= MAX_HOPS:
@@ -415,7 +415,7 @@ class Rendezvous(KeyBasedInterest):
         self._retry_later(now)
 
     def _release(self, id_: EventId, name: str, code: str) -> None:
-        """Note that a region has settled an event of this peer. After the last region, forget the event."""
+        """Record that a region has settled an event of this peer. After the last region, forget the event."""
         slot = self._stored.settle(id_, name, code)
         if slot is not None:
             self.out.append(Remember(slot, StoredEvent(slot, None)))

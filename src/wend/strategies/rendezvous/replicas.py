@@ -26,7 +26,7 @@ from wend.strategies.rendezvous.regions import RegionId, can_split
 from wend.strategies.ring.bounded import batches
 
 MAX_COPIES = 65_536
-"""Copies that a peer holds, at most."""
+"""The most copies that a peer holds."""
 
 
 class RegionReplicas:
@@ -43,7 +43,7 @@ class RegionReplicas:
         """When an owner last sent a message about each copy."""
 
     def choose(self, peers: tuple[PeerId, ...]) -> list[PeerId]:
-        """Let these peers be the replicas from now on. Returns the new ones."""
+        """Replace the replicas by these peers. Returns the new ones."""
         new = [peer for peer in peers if peer not in self.peers]
         self.peers = peers
         return new
@@ -58,8 +58,8 @@ class RegionReplicas:
                 parts += [CopyEntries(*region, (), batch, is_split) for batch in batches(message.removed) or [()]]
         return [ToPeer(peer, part) for peer in self.peers for part in parts]
 
-    def hear(self, now: Nanos, sender: PeerId, message: CopyEntries | RenewCopy) -> Iterator[Output]:
-        """Update or renew the copy of a region, as its owner says. If its digest differs, ask for all entries."""
+    def on_copy(self, now: Nanos, sender: PeerId, message: CopyEntries | RenewCopy) -> Iterator[Output]:
+        """Update or renew the copy of a region by its owner's message. If the digest differs, request all entries."""
         region = message.region
         if region not in self.copies and len(self.copies) >= MAX_COPIES:
             yield Refuse(sender, "too-many-regions")
@@ -110,7 +110,7 @@ class RegionReplicas:
 
 
 def hand_over(now: Nanos, region: RegionId, table: EntryTable) -> Iterator[RegionMessage]:
-    """Tell the owner of a region everything that is in it."""
+    """Send the owner of a region all of its entries."""
     if table.is_split:
         yield HalfIsActive(*region)
     for batch in batches(list(table.entries.values())):

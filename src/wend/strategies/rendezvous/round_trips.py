@@ -52,7 +52,7 @@ class OwnerRoundTrips:
         return trip if now - measured_ns < VALID_NS else None
 
     def hold(self, now: Nanos, peer: PeerId, message: EventMessage) -> bool:
-        """Let a message wait until the round trip to its sender is known. Returns whether there is room."""
+        """Hold a message until the round trip to its sender is known. Returns whether there is room."""
         if self._waiting >= MAX_WAITING:
             return False
         self._waiting += 1
@@ -76,7 +76,7 @@ class OwnerRoundTrips:
         return effects
 
     def measure(self, now: Nanos, peer: PeerId, number: int) -> list[tuple[Nanos, EventMessage]]:
-        """Take note of a peer's answer. Returns its messages that waited, each with the time of its arrival."""
+        """Record a peer's answer. Returns its waiting messages, each with the time of its arrival."""
         question = self._questions.get(peer)
         if question is None or number not in question.sent_ns:
             return []
@@ -84,8 +84,8 @@ class OwnerRoundTrips:
         return self._release(peer)
 
     def give_up(self, now: Nanos) -> list[tuple[PeerId, Nanos, EventMessage]]:
-        """The timer is due. Returns the messages of senders that do not answer, each with its sender and the time of
-        its arrival."""
+        """Stop waiting for senders that do not answer, after the timer has expired. Returns their messages, each with
+        its sender and the time of its arrival."""
         self._timer_ns = None
         silent = [peer for peer, each in self._questions.items() if each.tries == TRIES and each.due_ns <= now]
         return [(peer, arrived_ns, message) for peer in silent for arrived_ns, message in self._release(peer)]

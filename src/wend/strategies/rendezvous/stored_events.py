@@ -43,7 +43,8 @@ class StoredEvents:
         return len(self._events)
 
     def add(self, now: Nanos, event: Event, born_ns: Nanos) -> tuple[int, dict[EventId, int]]:
-        """Store an event. Returns its slot, and the oldest events with their slots if they had to make room."""
+        """Store an event. Returns its slot, and the oldest events with their slots if they were dropped to make
+        room."""
         lost: dict[EventId, int] = {}
         more = event_bytes(event)
         while self._events and (len(self._events) >= self._room or self._bytes + more > self._room_bytes):
@@ -74,7 +75,7 @@ class StoredEvents:
             self._put(record.event, record.born_ns, record.slot)
 
     def settle(self, id_: EventId, name: str, code: str) -> int | None:
-        """A region has settled an event. Returns the event's slot if it was the last region."""
+        """Record that a region has settled an event. Returns the event's slot if it was the last region."""
         stored = self._events.get(id_)
         if stored is None or name not in stored.open:
             return None

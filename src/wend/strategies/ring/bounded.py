@@ -20,12 +20,12 @@ def put(entries: dict[K, V], key: K, value: V, most: int) -> None:
 
 
 def batches(items: Sequence[V], size: int = BATCH) -> list[tuple[V, ...]]:
-    """Parts of a sequence, each small enough for one message."""
+    """Split a sequence into parts that fit one message each."""
     return [tuple(items[at : at + size]) for at in range(0, len(items), size)]
 
 
 class Seen:
-    """The last things of a kind that happened, to recognise a repetition."""
+    """The most recent items, to recognise repetitions."""
 
     __slots__ = ("_items", "_room")
 
@@ -33,22 +33,22 @@ class Seen:
         self._items: dict[Any, None] = {}
         self._room = room
 
-    def __contains__(self, one: Any) -> bool:
-        return one in self._items
+    def __contains__(self, item: Any) -> bool:
+        return item in self._items
 
-    def add(self, one: Any) -> bool:
-        """Whether it is new."""
+    def add(self, item: Any) -> bool:
+        """Add an item. Returns whether it is new."""
         items = self._items
-        if one in items:
+        if item in items:
             return False
-        items[one] = None
+        items[item] = None
         if len(items) > self._room:
             del items[next(iter(items))]
         return True
 
 
 class StoreSlots:
-    """The places of records in the peer's store, by number. A free one is used again."""
+    """The places of records in the peer's store, by number. Free places are reused."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -64,7 +64,7 @@ class StoreSlots:
         self._free.append(slot)
 
     def recall(self, slot: int, is_taken: bool) -> None:
-        """An earlier incarnation has used a place, and freed it unless it is taken."""
+        """Restore a place that an earlier incarnation used, and freed unless it is taken."""
         self._free += range(self._count, slot + 1)
         self._count = max(self._count, slot + 1)
         if is_taken and slot in self._free:

@@ -1,7 +1,7 @@
 """The failure detector of a ring: probes, the round trips that their answers measure, and the peers that are dead.
 
-A leaf probe exchanges leaf sets. A ping only measures the round trip. A peer sends a probe again until an answer comes
-or it gives the other peer up.
+A leaf probe exchanges leaf sets. A ping only measures the round trip. A peer repeats a probe until it receives an
+answer or gives the other peer up.
 """
 
 from collections.abc import Iterator
@@ -19,11 +19,12 @@ MAX_NAMED = 8
 MEMORY = 12
 """Detection times after which a peer asks each dead one once more, and forgets it."""
 DOUBTED = 2
-"""Detection times after which a peer probes a dead one that others name: by then they would know, too."""
+"""Detection times after which a peer probes a dead peer that others still name: by then they would know of its
+death."""
 
 
 class DeadPeers:
-    """When this peer found each of them dead, oldest first, and which peers others took for dead by mistake."""
+    """The dead peers, with the times at which this peer detected them, and the peers wrongly reported dead."""
 
     __slots__ = ("_detection_ns", "_since_ns", "refuted_ns")
 
@@ -31,7 +32,7 @@ class DeadPeers:
         self._detection_ns = detection_ns
         self._since_ns: dict[PeerId, Nanos] = {}
         self.refuted_ns: dict[PeerId, Nanos] = {}
-        """When each peer that others took for dead last answered."""
+        """When each peer that was wrongly reported dead last answered."""
 
     def __contains__(self, peer: PeerId) -> bool:
         return peer in self._since_ns
@@ -44,12 +45,12 @@ class DeadPeers:
         self._since_ns.pop(peer, None)
 
     def is_certain(self, now: Nanos, peer: PeerId) -> bool:
-        """Whether the peer is dead even if others name it: they may not know yet."""
+        """Whether the peer is surely dead even if others still name it: they may not know yet."""
         since_ns = self._since_ns.get(peer)
         return since_ns is not None and now <= since_ns + DOUBTED * self._detection_ns
 
     def is_refuted(self, now: Nanos, peer: PeerId) -> bool:
-        """Whether the peer has lately answered a probe although others took it for dead."""
+        """Whether the peer recently answered a probe after others reported it dead."""
         answered_ns = self.refuted_ns.get(peer)
         return answered_ns is not None and now < answered_ns + self._detection_ns
 
@@ -108,7 +109,7 @@ class PendingProbe:
     def __init__(self, is_leaf: bool, is_claim: bool, is_last_chance: bool) -> None:
         self.is_leaf = is_leaf
         self.is_claim = is_claim
-        """Whether another peer said that the receiver is dead. Then it has told the others, too."""
+        """Whether another peer reported the receiver dead. That peer has informed the others, too."""
         self.is_last_chance = is_last_chance
         """Whether the receiver counts as dead already, and is forgotten if it does not answer now."""
         self.tries_left = 1 if is_last_chance else CLAIM_TRIES if is_claim else TRIES
@@ -195,7 +196,7 @@ class Probes:
         return None
 
     def is_claim(self, peer: PeerId) -> bool:
-        """Whether a probe is pending because another peer said that this one is dead."""
+        """Whether a probe is pending because another peer reported this one dead."""
         pending = self._pending.get(peer)
         return pending is not None and pending.is_claim
 
@@ -207,7 +208,7 @@ class Probes:
     # ---------------------------------------------------------------- time
 
     def due(self, now: Nanos) -> list[tuple[PeerId, PendingProbe]]:
-        """The timer has expired: the probes to repeat or to give up."""
+        """Return the probes to repeat or to give up, after the timer has expired."""
         if self._timer_ns is None or now < self._timer_ns:
             return []
         self._timer_ns = None
@@ -227,7 +228,7 @@ class Probes:
         put(self._given_up, peer, probe, GIVEN_UP)
 
     def timer(self) -> list[PluginEffect]:
-        """The next time at which a probe is due, unless a timer runs."""
+        """The timer for the next probe that is due, unless one runs."""
         if self._timer_ns is not None or not self._pending:
             return []
         self._timer_ns = min([probe.due_ns for probe in self._pending.values()])
@@ -238,7 +239,7 @@ SILENCE: Final = "silence"
 
 
 class SuccessorCheck:
-    """When the successor was last heard, and the leaf set that it sent."""
+    """The last heartbeat of the successor: when it arrived, and the leaf set that it carried."""
 
     __slots__ = ("_has_timer", "_heard_ns", "_leaves", "_silence_ns", "_successor")
 
@@ -251,24 +252,24 @@ class SuccessorCheck:
         self._has_timer = False
 
     def repeats(self, now: Nanos, sender: PeerId, leaves: tuple[PeerId, ...]) -> bool:
-        """Whether a heartbeat comes from the successor and says nothing new. Then nothing else has to happen."""
+        """Whether a heartbeat of the successor carries nothing new, so that it needs no further handling."""
         if leaves != self._leaves or sender != self._successor:
             return False
         self._heard_ns = now
         return True
 
     def hear(self, now: Nanos, sender: PeerId, leaves: tuple[PeerId, ...]) -> None:
-        """Take note of a heartbeat whose leaf set this peer compares."""
+        """Record a heartbeat whose leaf set this peer compares."""
         if sender == self._successor:
             self._heard_ns = now
             self._leaves = leaves
 
     def compare_again(self) -> None:
-        """Compare the next heartbeat even if it says nothing new: messages after the last comparison may be lost."""
+        """Compare the next heartbeat even if it carries nothing new: messages after the last comparison may be lost."""
         self._leaves = None
 
     def follow(self, now: Nanos, successor: PeerId | None) -> list[PluginEffect]:
-        """The leaf set has changed, and has this successor now."""
+        """Watch this successor, after the leaf set has changed."""
         if successor != self._successor:
             self._successor = successor
             self._heard_ns = now
@@ -276,7 +277,7 @@ class SuccessorCheck:
         return self.timer()
 
     def suspect(self, now: Nanos) -> PeerId | None:
-        """The timer has expired: the successor, if it has been silent for too long."""
+        """Return the successor if it has been silent for too long, after the timer has expired."""
         self._has_timer = False
         if now < self._heard_ns + self._silence_ns:
             return None
@@ -284,7 +285,7 @@ class SuccessorCheck:
         return self._successor
 
     def timer(self) -> list[PluginEffect]:
-        """The next time to look for silence, unless a timer runs."""
+        """The timer for the next check of the successor, unless one runs."""
         if self._has_timer or self._successor is None:
             return []
         self._has_timer = True

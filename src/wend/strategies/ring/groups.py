@@ -49,7 +49,7 @@ class DownTree(msgspec.Struct, frozen=True, gc=False, tag="gd"):
 
 
 class GroupEvents:
-    """Passes events on to the root of their group, and down its tree once.
+    """Forwards events to the root of their group, and once down its tree.
 
     `children(group, event)` are the peers to which an event goes from here, with this peer's own id for its own
     subscribers.
@@ -65,33 +65,33 @@ class GroupEvents:
             self._interest.drop_too_early(event.id)
             return
         for group in groups_of(event):
-            self._climb(now, ToRoot(group, event, 0, 0), born_ns)
+            self._forward_to_root(now, ToRoot(group, event, 0, 0), born_ns)
 
-    def hear(self, now: Nanos, sender: PeerId, message: ToRoot | DownTree) -> None:
+    def on_event(self, now: Nanos, sender: PeerId, message: ToRoot | DownTree) -> None:
         born_ns = self._interest.born_ns_of(now, sender, message.age_ns)
         if isinstance(message, ToRoot):
-            self._climb(now, message, born_ns)
+            self._forward_to_root(now, message, born_ns)
         else:
-            self._descend(now, message.group, message.event, born_ns, message.hops)
+            self._forward_to_children(now, message.group, message.event, born_ns, message.hops)
 
     def reroute(self, now: Nanos, dead: PeerId, message: ToRoot) -> None:
-        """Pass an event on by another hop than the one that does not answer."""
+        """Forward an event over another hop than the peer that does not answer."""
         self._interest.out.append(Notice("reroute", dead))
-        self._climb(now, message, now - message.age_ns, (dead,))
+        self._forward_to_root(now, message, now - message.age_ns, (dead,))
 
-    def _climb(self, now: Nanos, message: ToRoot, born_ns: Nanos, avoid: tuple[PeerId, ...] = ()) -> None:
-        """Pass an event on towards the root, or down from there."""
+    def _forward_to_root(self, now: Nanos, message: ToRoot, born_ns: Nanos, avoid: tuple[PeerId, ...] = ()) -> None:
+        """Forward an event towards the root, or down the tree if this peer is the root."""
         group, event, hops = message.group, message.event, message.hops
         hop = self._interest.next_hop_to(group, avoid)
         if hop is None:
-            self._descend(now, group, event, born_ns, hops)
+            self._forward_to_children(now, group, event, born_ns, hops)
         elif hops >= MAX_HOPS:
             self._interest.drop_circling(event.id, hop)
         else:
             self._interest.send(hop, ToRoot(group, event, now - born_ns, hops + 1))
 
-    def _descend(self, now: Nanos, group: str, event: Event, born_ns: Nanos, hops: int) -> None:
-        """Pass an event on to the children, and to this peer's own subscribers."""
+    def _forward_to_children(self, now: Nanos, group: str, event: Event, born_ns: Nanos, hops: int) -> None:
+        """Forward an event to the children, and deliver it to this peer's own subscribers."""
         interest = self._interest
         if not self._forwarded.add((group, event.id)):
             interest.out.append(Notice("duplicate", interest.me))

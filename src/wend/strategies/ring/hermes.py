@@ -20,7 +20,7 @@ from wend.strategies.ring.reverse_paths import Outgoing, PlacePaths
 
 
 class WantInGroup(msgspec.Struct, frozen=True, gc=False, tag="gw"):
-    """The sender's branch of the tree wants what these entries say."""
+    """Adds these entries of the sender's branch of the tree."""
 
     group: str
     entries: tuple[Entry, ...]
@@ -34,19 +34,19 @@ class IdsInGroup(msgspec.Struct, frozen=True, gc=False):
 
 
 class RenewInGroup(IdsInGroup, frozen=True, gc=False, tag="gr"):
-    """The sender's branch still wants these entries. The receiver asks for those that it does not know."""
+    """Renews these entries of the sender's branch. The receiver requests those that it does not know."""
 
 
 class UnknownInGroup(IdsInGroup, frozen=True, gc=False, tag="gu"):
-    """The answer to `RenewInGroup`: the receiver should send these entries again."""
+    """The answer to `RenewInGroup`: the sender does not know these entries, and requests them."""
 
 
 class UnwantInGroup(IdsInGroup, frozen=True, gc=False, tag="gx"):
-    """The sender's branch no longer wants what these entries say."""
+    """Removes these entries of the sender's branch."""
 
 
 class GroupPaths(PlacePaths[str]):
-    """The entries on their way through this peer, by group. The root passes them on to nobody."""
+    """The entries that pass through this peer, by group. The root does not pass them on."""
 
     def announcement(self, place: str, hop: PeerId | None, entries: tuple[Entry, ...]) -> Outgoing | None:
         return None if hop is None else Outgoing(hop, WantInGroup(place, entries))
@@ -83,17 +83,17 @@ class Hermes(KeyBasedInterest):
     def on_heard(self, now: Nanos, sender: PeerId, message: Any) -> None:
         match message:
             case ToRoot() | DownTree():
-                self._events.hear(now, sender, message)
+                self._events.on_event(now, sender, message)
             case WantInGroup(group, entries):
-                self._say(self._paths.add(now, group, self.next_hop_to(group), sender, entries))
+                self._carry_out(self._paths.add(now, group, self.next_hop_to(group), sender, entries))
             case RenewInGroup(group, ids):
                 unknown = self._paths.renew(now, group, sender, ids)
                 if unknown:
                     self.send(sender, UnknownInGroup(group, tuple(unknown)))
             case UnknownInGroup(group, ids):
-                self._say(self._paths.hear_unknown(group, sender, ids))
+                self._carry_out(self._paths.on_unknown(group, sender, ids))
             case UnwantInGroup(group, ids):
-                self._say(self._paths.remove(group, sender, ids))
+                self._carry_out(self._paths.remove(group, sender, ids))
 
     def on_undelivered(self, now: Nanos, peer: PeerId, message: Any) -> None:
         match message:
@@ -102,31 +102,31 @@ class Hermes(KeyBasedInterest):
             case DownTree(group, event):
                 self.drop_unreached(event.id, peer)
                 if self.ring.is_dead(peer):  # else it may only be out of reach for a while
-                    self._say(self._paths.remove_peer(group, peer))
+                    self._carry_out(self._paths.remove_peer(group, peer))
             case WantInGroup(group) | RenewInGroup(group):
-                self._say(self._paths.reroute(group, peer, self.next_hop_to(group, (peer,))))
+                self._carry_out(self._paths.reroute(group, peer, self.next_hop_to(group, (peer,))))
 
     def on_subscribed(self, now: Nanos, entry: Entry, filter_: Filter) -> None:
         group = group_of(filter_)
-        self._say(self._paths.add(now, group, self.next_hop_to(group), self.me, (entry,)))
+        self._carry_out(self._paths.add(now, group, self.next_hop_to(group), self.me, (entry,)))
 
     def on_unsubscribed(self, now: Nanos, entry: Entry, filter_: Filter) -> None:
-        self._say(self._paths.remove(group_of(filter_), self.me, (entry.id,)))
+        self._carry_out(self._paths.remove(group_of(filter_), self.me, (entry.id,)))
 
     def on_beacon(self, now: Nanos) -> None:
         for group in list(self._paths.tables):
-            self._say(self._paths.expire(now, group))
+            self._carry_out(self._paths.expire(now, group))
         for group, table in self._paths.tables.items():
             hop = self.next_hop_to(group)
-            self._say(self._paths.renewals(group) if hop == table.next_hop else self._paths.move(group, hop))
+            self._carry_out(self._paths.renewals(group) if hop == table.next_hop else self._paths.move(group, hop))
 
     def on_ownership_changed(self, now: Nanos) -> None:
         for group, table in self._paths.tables.items():
             hop = self.next_hop_to(group)
             if hop != table.next_hop:
-                self._say(self._paths.move(group, hop))
+                self._carry_out(self._paths.move(group, hop))
 
-    def _say(self, replies: Iterable[Outgoing | Refuse]) -> None:
+    def _carry_out(self, replies: Iterable[Outgoing | Refuse]) -> None:
         for reply in replies:
             if isinstance(reply, Outgoing):
                 self.send(*reply)

@@ -1,4 +1,4 @@
-"""Requests to join a ring: whom a peer asks, and when it asks again."""
+"""Requests to join a ring: which contacts a peer asks, and when it repeats a request."""
 
 from typing import Final
 
@@ -28,7 +28,7 @@ class JoinRequests:
         self._rarest_ns = rarest_ns
         """The longest interval between two requests after the peer has joined."""
         self.retry_ns = FIRST_RETRY
-        """Until the next request. Each interval is longer than the one before."""
+        """The time until the next request. Each interval is longer than the previous one."""
         self.contacts: list[PeerId] = []
         self.count = 0
         """Requests that this peer has begun."""

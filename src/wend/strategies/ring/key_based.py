@@ -1,8 +1,8 @@
 """The base of interest plug-ins on a DHT: messages that travel hop by hop to the peer that owns a key.
 
 Each hop asks the membership (`pastry`) for the next one. With `hop_acks` a sender avoids a hop that does not answer and
-sends the message by another; without them the message may get lost, as in the dmm paper. A subclass says what happens
-at the owner.
+sends the message by another; without them the message may get lost, as in the dmm paper. A subclass defines what the
+owner does.
 """
 
 from collections.abc import Iterable
@@ -43,15 +43,15 @@ from wend.strategies.subscriptions.table import SubscriptionTable, deadline_of
 
 
 class OwnSubscriptions(SubscriptionTable):
-    """This peer's subscriptions, and which of them changed since somebody asked."""
+    """This peer's subscriptions, and which of them have changed since `take_touched`."""
 
     def __init__(self, me: PeerId) -> None:
         super().__init__(me, asks_publishers=False)
         self._peer = me
         self._touched: dict[int, None] = {}
-        """The subscriptions that were added, replaced or ended since."""
+        """The subscriptions that were added, replaced or removed since `take_touched`."""
         self._last: tuple[EventId | None, tuple[int, ...]] = (None, ())
-        """The event that was matched last, and the subscriptions that want it."""
+        """The last event matched, and the subscriptions that match it."""
 
     def targets(self, event: Event) -> tuple[PeerId, ...]:
         return (self._peer,) if self.matching(event) else ()
@@ -81,8 +81,8 @@ class OwnSubscriptions(SubscriptionTable):
         return touched
 
     def matching(self, event: Event) -> tuple[int, ...]:
-        """The subscriptions that want an event. A peer asks twice in a row and hardly ever again, so this remembers
-        only the last answer."""
+        """The subscriptions that match an event. Callers ask twice in a row and hardly ever again, so only the last
+        result is cached."""
         id_, numbers = self._last
         if id_ != event.id:
             numbers = self.own.match(event.attributes)
@@ -93,11 +93,11 @@ class OwnSubscriptions(SubscriptionTable):
 HOP_TRIES = 2
 """How often a message is sent to a hop before another hop is tried."""
 LAST_TRIES = 4
-"""How often it is sent to a peer that no other can stand in for."""
+"""How often a message is sent to a peer that no other peer can replace."""
 FARTHEST_HOPS = 4096
 """The most hops that a message may have made, over all of its routes."""
 MAX_HOPS = 64
-"""A message that has come this far is in a loop."""
+"""A message with this many hops is in a loop."""
 _BEACON = "beacon"
 
 
@@ -127,11 +127,11 @@ class EntryId(NamedTuple):
     number: int
     part: int
     leaf: str = ""
-    """If a region of an attribute space passes the entry on to another space: the region's place."""
+    """The place of the region that passed the entry on to another attribute space; empty if none did."""
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A conjunction that a subscription wants, as text."""
+    """A conjunction of a subscription, as text."""
 
     id: EntryId
     filter: str
@@ -184,7 +184,7 @@ class KeyBasedInterest(Interest):
     # ---------------------------------------------------------------- for subclasses
 
     def begin(self, now: Nanos) -> None:
-        """The peer has started."""
+        """Start the subclass, after the peer has started."""
 
     def on_subscribed(self, now: Nanos, entry: Entry, filter_: Filter) -> None:
         raise NotImplementedError
@@ -202,18 +202,18 @@ class KeyBasedInterest(Interest):
         raise NotImplementedError
 
     def on_beacon(self, now: Nanos) -> None:
-        """Once per beacon period: renew this peer's entries, and forget entries that nobody renews."""
+        """Renew this peer's entries, and forget entries that were not renewed. Called once per beacon period."""
         raise NotImplementedError
 
     def on_ownership_changed(self, now: Nanos) -> None:
-        """The peer may own other keys, or have other next hops."""
+        """Move entries and events if the peer owns other keys now, or has other next hops."""
         raise NotImplementedError
 
     def on_due(self, now: Nanos, name: str) -> None:
-        """A timer of the subclass has expired."""
+        """Handle an expired timer of the subclass."""
 
     def on_recalled(self, now: Nanos, message: Any) -> None:
-        """An earlier incarnation stored this record."""
+        """Restore a record that an earlier incarnation stored."""
 
     # ---------------------------------------------------------------- inputs
 
@@ -279,11 +279,11 @@ class KeyBasedInterest(Interest):
         return now - min(max(0, age_ns), FOREVER) - self.ring.round_trip_ns(sender) // 2
 
     def drop_unreached(self, id_: EventId, peer: PeerId) -> None:
-        """A peer that no other can stand in for does not answer."""
+        """Drop an event for a peer that does not answer and that no other peer can replace."""
         self.out.append(Drop(id_, (peer,), "no-answer"))
 
     def drop_too_early(self, id_: EventId) -> None:
-        """An event was published before this peer had joined."""
+        """Drop an event that was published before this peer had joined."""
         self.out.append(Notice("published-early", self.me))
         self.out.append(Drop(id_, (self.me,), "not-joined"))
 

@@ -52,7 +52,7 @@ class LeafSet:
         return self.peers[-1] if self.peers else None
 
     def replace(self, peers: tuple[PeerId, ...]) -> None:
-        """Take the nearest of these peers as the members, instead of the present ones."""
+        """Replace the members by the nearest of these peers."""
         mine = self.mine
         placed = sorted([((node_id(peer) - mine) & _MASK, peer) for peer in peers if peer != self.me])
         if len(placed) > FULL:
@@ -77,7 +77,7 @@ class LeafSet:
         return peer != self.me and peer not in self.peers
 
     def add(self, peer: PeerId) -> bool:
-        """Add a peer if it is near enough; whether it is a new member."""
+        """Add a peer if it is near enough. Returns whether it is a new member."""
         if not self.fits(peer):
             return False
         self.replace((*self.peers, peer))
@@ -99,7 +99,7 @@ class LeafSet:
         return self.peers[split] if split < len(self.peers) else None
 
     def before(self, peer: PeerId) -> PeerId:
-        """The member that stands before a peer on the ring, or this peer."""
+        """The member that precedes a peer on the ring, or this peer."""
         index = bisect_left(self.offsets, (node_id(peer) - self.mine) & _MASK)
         return self.peers[index - 1] if index else self.me
 
@@ -128,7 +128,7 @@ class LeafSet:
         return before if gap < 0 else after
 
     def closest_except(self, key: int, avoid: Collection[PeerId]) -> PeerId:
-        """The member closest to a key, or this peer, but none of those to avoid; this peer if nobody else is left."""
+        """The member closest to a key, or this peer, but none of those to avoid; this peer if no other remains."""
         candidates = [peer for peer in (self.me, *self.peers) if peer not in avoid]
         return min(candidates, key=lambda peer: (distance(node_id(peer), key), node_id(peer)), default=self.me)
 

@@ -38,28 +38,30 @@ class Neighbours:
         self.probes = Probes(self.leaf_set, self.dead, trips, incarnation, detection_ns * 3 // 50)
         self.successor = SuccessorCheck(detection_ns * 13 // 25)
         self.incarnations: dict[PeerId, int] = {}
-        """Of peers that have restarted."""
+        """The incarnations of peers that have restarted."""
         self._has_changed = False
 
     def take_change(self) -> bool:
-        """Whether the leaf set has changed since the last call, or a member may have lost what it held."""
+        """Reset the change flag. Returns whether the leaf set has changed since the last call, or a member has
+        restarted."""
         has_changed, self._has_changed = self._has_changed, False
         return has_changed
 
     def follow_leaf_set(self, now: Nanos) -> list[PluginEffect]:
-        """The leaf set has changed."""
+        """Watch the new successor, after the leaf set has changed."""
         self._has_changed = True
         return self.successor.follow(now, self.leaf_set.successor)
 
     def meet(self, now: Nanos, peer: PeerId) -> list[PluginEffect]:
-        """Take note of a message of the peer. If it counts as dead, only an answer shows that it hears this one."""
+        """Record a message of a peer. If the peer counts as dead, ping it: only an answer shows that it receives
+        messages."""
         if peer in self.dead:
             return self.probes.exchange(now, peer)
         self._table.confirm(peer)
         return []
 
     def admit(self, now: Nanos, peer: PeerId) -> Iterator[PluginEffect]:
-        """The same for a message that makes its sender a member, if it is near enough."""
+        """Record a message that makes its sender a member, if the sender is near enough."""
         yield from self.meet(now, peer)
         if peer not in self.dead and self.leaf_set.add(peer):
             yield from self.follow_leaf_set(now)
@@ -81,16 +83,16 @@ class Neighbours:
                 yield from self._check_claim(now, peer)
 
     def consider(self, now: Nanos, peer: PeerId) -> list[PluginEffect]:
-        """Probe a peer that others know if it belongs in the leaf set, but not while it is surely dead."""
+        """Probe a peer that others name if it belongs in the leaf set, unless it is surely dead."""
         belongs = self.leaf_set.fits(peer) and not self.dead.is_certain(now, peer)
         return self.probes.exchange(now, peer) if belongs else []
 
     def _check_claim(self, now: Nanos, peer: PeerId) -> list[PluginEffect]:
-        """Probe a member that others take for dead, unless it has lately answered such a probe."""
+        """Probe a member that others reported dead, unless it has recently answered such a probe."""
         return [] if self.dead.is_refuted(now, peer) else self.probes.exchange(now, peer, is_claim=True)
 
     def compare(self, now: Nanos, sender: PeerId, leaves: tuple[PeerId, ...]) -> Iterator[PluginEffect]:
-        """A heartbeat came: compare the sender's leaf set with this peer's."""
+        """Compare the leaf set in a heartbeat with this peer's."""
         yield from self.admit(now, sender)
         self.successor.hear(now, sender, leaves)
         yield from self.learn(now, leaves)
@@ -110,7 +112,7 @@ class Neighbours:
         return self.follow_leaf_set(now) if self.leaf_set.remove(peer) else []
 
     def announce(self, now: Nanos, dead: PeerId, is_claim: bool) -> Iterable[PluginEffect]:
-        """Tell others of a dead member. Its predecessor tells all members. Other peers that found out tell that one."""
+        """Announce a dead member: its predecessor informs all members; other peers inform the predecessor."""
         before = self.leaf_set.before(dead)
         if before == self._me:
             return self.probes.exchange_with_all(now)

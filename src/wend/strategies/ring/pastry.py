@@ -93,7 +93,7 @@ class Pastry(Membership):
         self._upkeep = TableUpkeep(self._table, self._leaf, self._trips, self._probes, settings.pastry_table_ns)
         self._requests = JoinRequests(config, settings.pastry_table_ns)
         self._is_joining = False
-        """Whether a leaf set came and this peer probes its members."""
+        """Whether this peer probes the members of a received leaf set."""
         self._beats = 0
         self._has_moved = False
         """Whether the peer may own other keys since the last input."""
@@ -151,7 +151,7 @@ class Pastry(Membership):
         return peer in self._trips.measured
 
     def is_dead(self, peer: PeerId) -> bool:
-        """Whether this peer takes another one for dead."""
+        """Whether this peer considers another one dead."""
         return peer in self._dead
 
     def status(self) -> dict[str, int]:
@@ -174,19 +174,19 @@ class Pastry(Membership):
             message = event.message
             if type(message) is RingHeartbeat and self._successor.repeats(now, event.sender, message.leaves):
                 return []
-            self._hear(now, event.sender, message)
+            self._on_message(now, event.sender, message)
         elif type(event) is Due:
             self._on_timer(now, event.name)
         elif type(event) is Begun:
             self._out.append(Timer(now + 1 + node_id(self.me) % self._period_ns, _BEAT))
             self._begin(now, event.contacts, event.contacts_follow)
         elif type(event) is ContactFound:
-            self._contact_found(now, event.peer)
+            self._on_contact(now, event.peer)
         elif type(event) is Unanswered:
-            self._suspect(now, event.peer)
+            self._on_unanswered(now, event.peer)
         elif type(event) is Stopping:
             for peer in self._leaf.peers:
-                self._say(peer, RingLeave(self._incarnation, self._leaf.peers))
+                self._send(peer, RingLeave(self._incarnation, self._leaf.peers))
             self._has_left, self.joined = True, False
         self._finish_joining(now)
         if len(self._leaf) < FULL:
@@ -198,7 +198,7 @@ class Pastry(Membership):
         out, self._out = self._out, []
         return out
 
-    def _hear(self, now: Nanos, sender: PeerId, message: PastryMessage) -> None:
+    def _on_message(self, now: Nanos, sender: PeerId, message: PastryMessage) -> None:
         if sender == self.me or is_invalid(sender, message):
             self._out.append(Refuse(sender, "invalid-message", type(message).__name__))
             return
@@ -207,23 +207,23 @@ class Pastry(Membership):
             case RingHeartbeat(leaves):
                 self._out += neighbours.compare(now, sender, leaves)
             case TablePing(number):
-                self._say(sender, TablePong(number))
+                self._send(sender, TablePong(number))
                 self._out += neighbours.meet(now, sender)
                 self._out += neighbours.consider(now, sender)
             case TablePong(number):
-                self._hear_pong(now, sender, number)
+                self._on_pong(now, sender, number)
             case LeafProbe(number, incarnation, leaves, dead):
                 if neighbours.is_current(sender, incarnation):
                     self._out += neighbours.admit(now, sender)
-                    self._say(sender, LeafReply(number, self._incarnation, self._leaf.peers, self._dead.recent(now)))
+                    self._send(sender, LeafReply(number, self._incarnation, self._leaf.peers, self._dead.recent(now)))
                     self._out += neighbours.learn(now, leaves, dead)
             case LeafReply():
-                self._hear_reply(now, sender, message)
+                self._on_leaf_reply(now, sender, message)
             case RingLeave(incarnation, leaves):
                 if incarnation >= neighbours.incarnations.get(sender, 1):
-                    self._hear_leave(now, sender, leaves)
+                    self._on_leave(now, sender, leaves)
             case JoinRequest():
-                self._hear_request(now, sender, message)
+                self._on_join_request(now, sender, message)
             case JoinReply(leaves):
                 self._is_joining = self._is_joining or not self.joined
                 self._out += neighbours.meet(now, sender)
@@ -233,11 +233,11 @@ class Pastry(Membership):
                 self._out += neighbours.meet(now, sender)
                 self._out += self._upkeep.tell_row(sender, row)
             case TableRow(_, peers):
-                self._hear_row(now, sender, peers)
+                self._on_row(now, sender, peers)
 
     def _on_timer(self, now: Nanos, name: str) -> None:
         if name == _BEAT:
-            self._beat(now)
+            self._send_heartbeat(now)
         elif name == SILENCE:
             silent = self._successor.suspect(now)
             if silent is not None:
@@ -253,7 +253,7 @@ class Pastry(Membership):
         elif name == JOIN:
             self._ask_next_contact(now)
 
-    def _say(self, peer: PeerId, message: PastryMessage) -> None:
+    def _send(self, peer: PeerId, message: PastryMessage) -> None:
         self._out.append(SendTo(peer, message))
 
     # ---------------------------------------------------------------- joining
@@ -273,11 +273,11 @@ class Pastry(Membership):
             self._begin_ring()
 
     def _begin_ring(self) -> None:
-        """Be the first of a ring. If there are contacts, other rings may exist: ask for them soon."""
+        """Become the first peer of a ring. If there are contacts, other rings may exist: look for them soon."""
         self.joined = self._has_moved = True
         self._requests.retry_ns = FIRST_RETRY
 
-    def _contact_found(self, now: Nanos, peer: PeerId) -> None:
+    def _on_contact(self, now: Nanos, peer: PeerId) -> None:
         """Ask a contact at once. If the driver names it again, it has restarted, and may have begun a ring of its own.
         A peer that is its own only contact begins one."""
         requests = self._requests
@@ -294,10 +294,10 @@ class Pastry(Membership):
     def _ask_next_contact(self, now: Nanos) -> None:
         self._out += self._requests.ask_next(now, self.joined, self._trips.average_ns)
 
-    def _hear_request(self, now: Nanos, sender: PeerId, message: JoinRequest) -> None:
+    def _on_join_request(self, now: Nanos, sender: PeerId, message: JoinRequest) -> None:
         joiner = message.joiner
         if not self.joined and message.hops == 0:
-            self._hear_early_request(now, sender)
+            self._on_early_request(now, sender)
         if joiner == self.me or not (self.joined or self._leaf.peers):
             return  # two joiners that are closest to each other must not wait for each other
         key = node_id(joiner)
@@ -307,14 +307,14 @@ class Pastry(Membership):
             for row in range(0 if message.hops == 0 else shared, shared + 1):
                 self._out += self._upkeep.tell_row(joiner, row)
         if hop == self.me:
-            self._say(joiner, JoinReply(tuple([peer for peer in self._leaf.peers if peer != joiner])))
+            self._send(joiner, JoinReply(tuple([peer for peer in self._leaf.peers if peer != joiner])))
         elif message.hops < MAX_HOPS:
-            self._say(hop, JoinRequest(joiner, message.hops + 1, message.rows))
+            self._send(hop, JoinRequest(joiner, message.hops + 1, message.rows))
             # if it is dead, the next request takes another route
             self._out += self._probes.exchange(now, hop) if hop in self._leaf else self._probes.ping(now, hop)
 
-    def _hear_early_request(self, now: Nanos, sender: PeerId) -> None:
-        """A peer asks to join before this one has joined: they may know only each other."""
+    def _on_early_request(self, now: Nanos, sender: PeerId) -> None:
+        """Handle a request to join that arrives before this peer has joined: the two may know only each other."""
         self._requests.add_last(sender)
         if self._requests.count == 0:
             self._ask_next_contact(now)  # nobody has answered at the addresses that this peer knows
@@ -322,7 +322,7 @@ class Pastry(Membership):
             self._begin_ring()
 
     def _finish_joining(self, now: Nanos) -> None:
-        """Count as joined when all members of the leaf set that came have answered or are given up."""
+        """Count as joined once all members of the received leaf set have answered or are given up."""
         if self._is_joining and not self._probes.leaf_probes:
             self._is_joining = False
             if self._leaf.peers and not self.joined:
@@ -333,7 +333,7 @@ class Pastry(Membership):
 
     # ---------------------------------------------------------------- answers, and tables of others
 
-    def _hear_pong(self, now: Nanos, sender: PeerId, number: int) -> None:
+    def _on_pong(self, now: Nanos, sender: PeerId, number: int) -> None:
         trip_ns = self._probes.answer(now, sender, number)
         if trip_ns is not None:
             self._dead.discard(sender)
@@ -341,7 +341,7 @@ class Pastry(Membership):
             self._upkeep.measure(sender, trip_ns)
             self._out += self._neighbours.consider(now, sender)
 
-    def _hear_reply(self, now: Nanos, sender: PeerId, reply: LeafReply) -> None:
+    def _on_leaf_reply(self, now: Nanos, sender: PeerId, reply: LeafReply) -> None:
         is_claim = self._probes.is_claim(sender)
         trip_ns = self._probes.answer(now, sender, reply.number)
         if trip_ns is not None and self._neighbours.is_current(sender, reply.incarnation):
@@ -352,7 +352,7 @@ class Pastry(Membership):
             self._upkeep.measure(sender, trip_ns)
             self._out += self._neighbours.learn(now, reply.leaves, reply.dead)
 
-    def _hear_row(self, now: Nanos, sender: PeerId, peers: tuple[PeerId, ...]) -> None:
+    def _on_row(self, now: Nanos, sender: PeerId, peers: tuple[PeerId, ...]) -> None:
         self._out += self._neighbours.meet(now, sender)
         for peer in peers:
             if peer != self.me and peer not in self._dead:
@@ -362,12 +362,12 @@ class Pastry(Membership):
 
     # ---------------------------------------------------------------- heartbeats and failures
 
-    def _beat(self, now: Nanos) -> None:
+    def _send_heartbeat(self, now: Nanos) -> None:
         self._beats += 1
         self._out.append(Timer(now + self._period_ns, _BEAT))
         predecessor = self._leaf.predecessor
         if predecessor is not None:
-            self._say(predecessor, RingHeartbeat(self._leaf.peers))
+            self._send(predecessor, RingHeartbeat(self._leaf.peers))
         if self._beats % RECHECK == 0:
             self._successor.compare_again()
             for peer in self._dead.outdated(now):
@@ -386,8 +386,8 @@ class Pastry(Membership):
                 for peer in [peer for peer in records if peer not in contacts]:
                     del records[peer]
 
-    def _suspect(self, now: Nanos, peer: PeerId) -> None:
-        """Another plug-in got no answer from the peer."""
+    def _on_unanswered(self, now: Nanos, peer: PeerId) -> None:
+        """Probe a peer that did not answer another plug-in."""
         if peer in self._leaf:
             self._out += self._probes.exchange(now, peer)
         if peer in self._table:
@@ -395,7 +395,7 @@ class Pastry(Membership):
             self._out += self._probes.ping(now, peer)
 
     def _give_up(self, now: Nanos, peer: PeerId, probe: PendingProbe) -> None:
-        """The peer has not answered the last transmission of a probe."""
+        """Handle a peer that did not answer the last transmission of a probe."""
         if probe.is_last_chance and self._leaf.peers:
             self._dead.discard(peer)
             return
@@ -404,7 +404,7 @@ class Pastry(Membership):
             self._out += self._neighbours.announce(now, peer, probe.is_claim)
             self._out += self._neighbours.repair_beside(now, peer)
 
-    def _hear_leave(self, now: Nanos, sender: PeerId, leaves: tuple[PeerId, ...]) -> None:
+    def _on_leave(self, now: Nanos, sender: PeerId, leaves: tuple[PeerId, ...]) -> None:
         self._probes.cancel(sender)
         self._dead.add(now, sender)
         was_member = self._drop(now, sender)
@@ -413,7 +413,7 @@ class Pastry(Membership):
             self._out += self._neighbours.repair_beside(now, sender)
 
     def _drop(self, now: Nanos, peer: PeerId) -> bool:
-        """Forget a peer that is dead; whether it was a member of the leaf set."""
+        """Forget a dead peer. Returns whether it was a member of the leaf set."""
         was_member = peer in self._leaf
         self._out += self._upkeep.remove(peer)
         self._out += self._neighbours.remove(now, peer)

@@ -34,7 +34,7 @@ FEW = 16
 
 
 class _Record:
-    """What a table knows of a branch."""
+    """The record of a branch in a table."""
 
     __slots__ = ("compact", "coverer", "entry", "expires", "filter")
 
@@ -62,7 +62,8 @@ class ReversePaths:
         self._index: Index[Branch] | None = None
         self._covering: CoveringIndex[Branch] | None = None
         self.next_hop: PeerId | None = None
-        """The peer that was told the uncovered entries; None if this peer owns the place, or told nobody."""
+        """The peer that received the uncovered entries; None if this peer owns the place or has sent them to no
+        peer."""
 
     def __len__(self) -> int:
         return len(self._branches)
@@ -135,7 +136,7 @@ class ReversePaths:
             self.remove_all(self.came_from(hop))
 
     def renew(self, id_: EntryId, previous: PeerId, expires: Nanos) -> bool:
-        """Whether the entry is known as coming from this peer."""
+        """Renew an entry. Returns whether it is known with this previous peer."""
         record = self._branches.get((id_, previous))
         if record is None:
             return False
@@ -230,7 +231,7 @@ class ReversePaths:
         return [branch for branch, record in self._branches.items() if fits(record.compact, attributes)]
 
     def towards(self, attributes: Attributes) -> list[PeerId]:
-        """The peers that entries that match the event came from, each once."""
+        """The previous peers of the entries that match the event, each once."""
         return list(dict.fromkeys([previous for _, previous in self.matching(attributes)]))
 
 
@@ -310,7 +311,7 @@ class PlacePaths(Generic[P]):
         return [id_ for id_ in ids if table is None or not table.renew(id_, previous, expires)]
 
     def expire(self, now: Nanos, place: P) -> list[Outgoing]:
-        """Renew this peer's own entries, and remove those that nobody has renewed."""
+        """Renew this peer's own entries, and remove entries that were not renewed."""
         table = self.tables.get(place)
         if table is None:
             return []
@@ -319,7 +320,7 @@ class PlacePaths(Generic[P]):
         return self._remove(place, table.expired(now))
 
     def _remove(self, place: P, branches: list[Branch]) -> list[Outgoing]:
-        """Remove branches: the next hop hears of it, and of entries that they covered."""
+        """Remove branches, and send the next hop their removal and the entries that they covered."""
         table = self.tables.get(place)
         if table is None:
             return []
@@ -353,8 +354,8 @@ class PlacePaths(Generic[P]):
         table = self.tables[place]
         return self._announce(place, table, table.onward if ids is None else table.of(ids))
 
-    def hear_unknown(self, place: P, hop: PeerId, ids: Iterable[EntryId]) -> list[Outgoing]:
-        """The next hop does not know these entries."""
+    def on_unknown(self, place: P, hop: PeerId, ids: Iterable[EntryId]) -> list[Outgoing]:
+        """Send entries again that the next hop does not know."""
         table = self.tables.get(place)
         return [] if table is None or table.next_hop != hop else self.repeat(place, ids)
 

@@ -60,13 +60,13 @@ class RoutingTable:
         self.rows[row][column] = peer
 
     def confirm(self, peer: PeerId) -> None:
-        """The peer has sent a message: put it into its cell if that is empty."""
+        """Put a peer that has sent a message into its cell if that is empty."""
         self._unconfirmed.discard(peer)
         if self.entry(peer) is None:
             self.put(peer)
 
     def suggest(self, peer: PeerId) -> bool:
-        """Put a peer that others name into its cell if that is empty. Returns whether it was no entry before."""
+        """Put a peer that others name into its cell if that is empty. Returns whether the peer is new to the table."""
         entry = self.entry(peer)
         if entry is None:
             self.put(peer)
@@ -128,12 +128,12 @@ class TableUpkeep:
         self._next_ns: Nanos = 0
 
     def suggest(self, peer: PeerId) -> None:
-        """Others have the peer in their tables."""
+        """Consider a peer that others have in their tables."""
         if self._table.suggest(peer) and len(self._candidates) < MAX_CANDIDATES:
             self._candidates[peer] = None
 
     def measure(self, peer: PeerId, trip_ns: Nanos) -> None:
-        """A peer answered after this time. If it is nearer than the entry in its cell, it replaces that one."""
+        """Record the measured round trip to a peer. The peer replaces the entry of its cell if it is nearer."""
         entry, trips = self._table.entry(peer), self._trips
         trips.average_ns += (trip_ns - trips.average_ns) // 8
         if peer == entry or peer in self._leaf_set:

@@ -13,7 +13,7 @@ from wend.strategies.ring.key_based import Entry, KeyBasedInterest
 
 
 class JoinGroup(msgspec.Struct, frozen=True, gc=False, tag="gj"):
-    """The sender is a child of the receiver in the tree of this group. It says so again with every beacon."""
+    """The sender is a child of the receiver in the tree of this group. It repeats the message with every beacon."""
 
     group: str
 
@@ -28,7 +28,7 @@ class _Group(msgspec.Struct, eq=False):
     """This peer's place in the tree of a group."""
 
     children: dict[PeerId, Nanos] = {}
-    """Each with the time at which it expires."""
+    """The children, each with the time at which it expires."""
     local: int = 0
     """How many entries of this peer's own subscriptions belong to the group."""
     parent: PeerId | None = None
@@ -64,7 +64,7 @@ class Scribe(KeyBasedInterest):
     def on_heard(self, now: Nanos, sender: PeerId, message: Any) -> None:
         match message:
             case ToRoot() | DownTree():
-                self._events.hear(now, sender, message)
+                self._events.on_event(now, sender, message)
             case JoinGroup(name):
                 self._add_child(now, name, sender)
             case LeaveGroup(name):

@@ -37,14 +37,14 @@ class _Tree(Routing):
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         match event:
             case Arrived():
-                return self._arrived(event, view)
+                return self._on_arrived(event, view)
             case Failed(forward):
                 return [give_up_failed(forward)]
             case Changed():
                 self._hops.clear()
         return []
 
-    def _arrived(self, packet: Arrived, view: View) -> list[PluginEffect]:
+    def _on_arrived(self, packet: Arrived, view: View) -> list[PluginEffect]:
         hops = self._children(packet.event.id[0], view)
         # a retry may find that this peer left the publisher's tree: it follows this peer's own tree
         own = self._children(view.me, view) if packet.sender == view.me else {}

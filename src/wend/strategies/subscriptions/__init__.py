@@ -1,1 +1,1 @@
-"""Shared: the table of a peer's own subscriptions and of those that it learns from others."""
+"""Shared: the table of a peer's own subscriptions and of those that other peers announce."""

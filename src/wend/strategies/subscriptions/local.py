@@ -1,7 +1,7 @@
 """The subscriptions of this peer's own applications: an exact index of them, and the summary that the peer announces.
 
 There may be very many, so the peer stores little of each: the text of the filter, its place in the index, and the
-quality of service if it is not the usual one.
+quality of service unless it is the default.
 """
 
 from collections.abc import Iterator
@@ -23,14 +23,14 @@ class LocalSubscriptions:
         self._me = me
         self._texts: dict[int, str] = {}
         self._qos: dict[int, Qos] = {}
-        """Without those of the usual quality of service."""
+        """The quality of service by number, unless it is the default."""
         self._grouped = 0
         self._unannounced: dict[int, None] = {}
         self._index: Index[int] = Index()
         self.by_topic = True
         """Whether all filters have the form `topic = '…'`."""
         self.plain = True
-        """Whether all subscriptions are announced, and none is of a queue group."""
+        """Whether all subscriptions are announced, and none belongs to a queue group."""
         self.summary = FilterSummary(self._members)
 
     def __len__(self) -> int:
@@ -49,7 +49,7 @@ class LocalSubscriptions:
 
     @property
     def grouped(self) -> bool:
-        """Whether some subscription is of a queue group."""
+        """Whether some subscription belongs to a queue group."""
         return self._grouped > 0
 
     def add(self, number: int, text: str, qos: Qos, announced: bool = True) -> None:
@@ -65,7 +65,7 @@ class LocalSubscriptions:
             self.summary.add(number, text, wanted, qos)
         else:
             self._unannounced[number] = None
-        self._changed()
+        self._update_properties()
 
     def is_announced(self, number: int) -> bool:
         return number not in self._unannounced
@@ -82,7 +82,7 @@ class LocalSubscriptions:
             del self._unannounced[number]
         else:
             self.summary.discard(number, wanted, qos)
-        self._changed()
+        self._update_properties()
 
     def clear(self) -> None:
         self._texts.clear()
@@ -91,9 +91,9 @@ class LocalSubscriptions:
         self._unannounced.clear()
         self._index = Index()
         self.summary.clear()
-        self._changed()
+        self._update_properties()
 
-    def _changed(self) -> None:
+    def _update_properties(self) -> None:
         """Update the properties that are read for every event."""
         self.by_topic = self._index.by_topic
         self.plain = not self._unannounced and not self._grouped

@@ -12,9 +12,9 @@ peer announces groups of them, each as one conjunction that covers all its membe
 
 In a group, each attribute whose values differ between members has the hull of their values: one range. The key of a
 group follows from the key of any finer one. So the next level is made of the groups of this one, which are few. A finer
-level is made of all filters, and only if it would fit half of the bound. That takes long. So the peer waits until as
-many subscriptions have ended as remain, and these are not too many. Until then the summary may cover more than
-necessary.
+level is made of all filters, and only if it would fit half of the bound. That takes
+long, so the peer waits until as many subscriptions have ended as remain, and few enough remain. Until then the summary
+may cover more than necessary.
 """
 
 from collections.abc import Callable, Iterable
@@ -30,8 +30,8 @@ SUMMARY_BYTES = 48_000
 """The bound. It is well below the longest control message, and many times the size that most peers need."""
 ENTRY_BYTES = 96
 """The size of an entry without the text of its filter."""
-REBUILT = 10_000
-"""The most subscriptions for which a peer rebuilds its summary: it does nothing else while it does."""
+MAX_REBUILT = 10_000
+"""The most subscriptions for which a peer rebuilds its summary, because a rebuild blocks the peer."""
 PREFIXES = (64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1)
 TOPIC = "topic"
 EXACT, EQUAL, BY_TOPIC, FIRST_PREFIX = 0, 1, 2, 3
@@ -47,7 +47,7 @@ Key = tuple[Any, ...]
 
 
 class FilterGroup:
-    """Some conjunctions of filters, and one that covers them all."""
+    """Some conjunctions of filters, and one conjunction that covers them all."""
 
     __slots__ = ("count", "number", "qos", "sides", "text")
 
@@ -63,9 +63,9 @@ class FilterGroup:
         return entry_bytes(self.text)
 
     def cover(self, sides: Sides, qos: Qos) -> bool:
-        """Widen it to cover these sides, too, which have the same names. Return whether it changed."""
+        """Widen the group to cover these sides, too, which have the same names. Returns whether the group changed."""
         hull = tuple([(name, _hull(mine, theirs)) for (name, mine), (_, theirs) in zip(self.sides, sides, strict=True)])
-        strictest = strictest_of(self.qos, qos)
+        strictest = combine_qos(self.qos, qos)
         if hull == self.sides and strictest == self.qos:
             return False
         if hull != self.sides:
@@ -79,7 +79,8 @@ class FilterSummary:
     """The filters that a peer announces. `members` returns all its present subscriptions."""
 
     __slots__ = (
-        "_count", "_ended", "_exact", "_groups", "_limit", "_members", "_next", "_touched", "level", "replaced", "size",
+        "_count", "_ended_count", "_exact", "_groups", "_limit", "_members", "_next", "_touched", "level",
+        "replaced", "size",
     )  # fmt: skip
 
     def __init__(self, members: Callable[[], Iterable[Member]], limit: int = SUMMARY_BYTES) -> None:
@@ -94,8 +95,8 @@ class FilterSummary:
         self._groups: dict[Key, FilterGroup] = {}
         self._next = -1
         self._count = 0
-        self._ended = 0
-        """The subscriptions that ended since the groups were made."""
+        self._ended_count = 0
+        """The number of subscriptions that ended since the groups were made."""
         self._touched: dict[int, bool] = {}
         """Entries that changed since `take_changes`, and whether they existed then."""
 
@@ -126,27 +127,27 @@ class FilterSummary:
 
     # ---------------------------------------------------------------- changes
 
-    def add(self, number: int, text: str, wanted: Filter, qos: Qos) -> None:
+    def add(self, number: int, text: str, filter_: Filter, qos: Qos) -> None:
         self._count += 1
         if self.level == EXACT:
             self._exact[number] = (text, qos)
             self.size += entry_bytes(text)
             self._touch(number, new=True)
         else:
-            for one in wanted.conjunctions:
+            for one in filter_.conjunctions:
                 self._join(self._groups, _key(self.level, sides := _sides(one), qos), sides, qos, 1)
         while self.size > self._limit and self.level < TRUE:
             self._coarsen()
 
-    def discard(self, number: int, wanted: Filter, qos: Qos) -> None:
+    def discard(self, number: int, filter_: Filter, qos: Qos) -> None:
         """Remove a subscription that was added with this filter and quality of service."""
         self._count -= 1
         if self.level == EXACT:
             self.size -= entry_bytes(self._exact.pop(number)[0])
             self._touch_removed(number)
             return
-        self._ended += 1
-        for one in wanted.conjunctions:
+        self._ended_count += 1
+        for one in filter_.conjunctions:
             key = _key(self.level, _sides(one), qos)
             group = self._groups[key]
             group.count -= 1
@@ -154,23 +155,23 @@ class FilterSummary:
                 del self._groups[key]
                 self.size -= group.size
                 self._touch_removed(group.number)
-        if self._ended >= self._count and self._count <= REBUILT:
+        if self._ended_count >= self._count and self._count <= MAX_REBUILT:
             self._rebuild()
 
     def clear(self) -> None:
         self.level = EXACT
-        self.size = self._count = self._ended = 0
+        self.size = self._count = self._ended_count = 0
         self._exact.clear()
         self._groups.clear()
         self._touched.clear()
         self.replaced = True
 
     def _touch(self, number: int, new: bool = False) -> None:
-        """Note an entry that is new or changed."""
+        """Record that an entry is new or has changed."""
         self._touched.setdefault(number, not new)
 
     def _touch_removed(self, number: int) -> None:
-        """Note a removed entry. If it was new since `take_changes`, nothing has changed."""
+        """Record that an entry was removed. If it was new since `take_changes`, nothing has changed."""
         if self._touched.get(number, True):
             self._touched[number] = True
         else:
@@ -179,7 +180,7 @@ class FilterSummary:
     # ---------------------------------------------------------------- levels
 
     def _join(self, groups: dict[Key, FilterGroup], key: Key, sides: Sides, qos: Qos, count: int) -> None:
-        group, grown, changed = _joined(groups, key, sides, qos, count)
+        group, grown, changed = _add_members(groups, key, sides, qos, count)
         self.size += grown
         if not group.number:
             group.number = self._next
@@ -189,18 +190,18 @@ class FilterSummary:
             self._touch(group.number)
 
     def _coarsen(self) -> None:
-        """Go to the next level, from the groups of this one."""
+        """Merge the groups of this level into those of the next one."""
         coarser: dict[Key, FilterGroup] = {}
         level, self.size = self.level + 1, 0
         if self.level == EXACT:
-            for _, _, wanted, qos in self._members():
-                for one in wanted.conjunctions:
+            for _, _, filter_, qos in self._members():
+                for one in filter_.conjunctions:
                     self._join(coarser, _key(level, sides := _sides(one), qos), sides, qos, 1)
             self._exact.clear()
-            self._ended = 0
+            self._ended_count = 0
         else:
             for key, group in self._groups.items():
-                self._join(coarser, _coarser(level, key), group.sides, group.qos, group.count)
+                self._join(coarser, _coarser_key(level, key), group.sides, group.qos, group.count)
         self.level, self._groups = level, coarser
         self._replace()
 
@@ -210,8 +211,8 @@ class FilterSummary:
 
     def _rebuild(self) -> None:
         """Rebuild the finest level that fits half of the bound, or else this level."""
-        self._ended = 0
-        if self._became_exact():
+        self._ended_count = 0
+        if self._try_exact():
             return
         for level in range(EQUAL, self.level + 1):
             bound = self._limit // 2 if level < self.level else self._limit
@@ -221,7 +222,7 @@ class FilterSummary:
                 return
         # narrower hulls may have longer texts, so that no level fits: the groups stay as they are
 
-    def _became_exact(self) -> bool:
+    def _try_exact(self) -> bool:
         exact: dict[int, SummaryEntry] = {}
         size = 0
         for number, text, _, qos in self._members():
@@ -258,9 +259,9 @@ def entry_bytes(text: str) -> int:
     return ENTRY_BYTES + (len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")))
 
 
-def strictest_of(a: Qos, b: Qos) -> Qos:
-    """The quality of service that serves both; they agree on which of deadline, factor and group they state. Events
-    expire only if both say so, and at the same age."""
+def combine_qos(a: Qos, b: Qos) -> Qos:
+    """The quality of service that satisfies both. Both state the same ones of deadline, factor and group. Events expire
+    only if both state the same age."""
     if a is b or a == b:
         return a
     return Qos(
@@ -277,16 +278,16 @@ def _groups_at(level: int, members: Iterable[Member], bound: int) -> dict[Key, F
     """The groups of all members, without numbers; None if they take more bytes than the bound."""
     groups: dict[Key, FilterGroup] = {}
     size = 0
-    for _, _, wanted, qos in members:
-        for one in wanted.conjunctions:
+    for _, _, filter_, qos in members:
+        for one in filter_.conjunctions:
             sides = _sides(one)
-            size += _joined(groups, _key(level, sides, qos), sides, qos, 1)[1]
+            size += _add_members(groups, _key(level, sides, qos), sides, qos, 1)[1]
         if size > bound:
             return None
     return groups
 
 
-def _joined(
+def _add_members(
     groups: dict[Key, FilterGroup], key: Key, sides: Sides, qos: Qos, count: int
 ) -> tuple[FilterGroup, int, bool]:
     """Add `count` members to the group with this key. Return the group, by how many bytes it grew, and whether it
@@ -321,15 +322,15 @@ def _key(level: int, sides: Sides, qos: Qos) -> Key:
     kind = (qos.deadline_ns is None, qos.factor is None, qos.group)
     if level == TRUE:
         return (kind,)
-    return (kind, *[_part(level, name, values) for name, values in sides])
+    return (kind, *[_key_part(level, name, values) for name, values in sides])
 
 
-def _part(level: int, name: str, values: Values) -> tuple[str, str, Any]:
+def _key_part(level: int, name: str, values: Values) -> tuple[str, str, Any]:
     """The part of a key for one attribute: its name, the kind of its values, and the value that all members share."""
     numbers, strings = values.numbers, values.strings
     if strings and not numbers:
         is_shared = (level == EQUAL or name == TOPIC) and _is_one_text(strings)
-        return name, "text", _shared(level, strings[0], True) if is_shared else None
+        return name, "text", _shared_value(level, strings[0], True) if is_shared else None
     if numbers and not strings:
         is_single = len(numbers) == 2 and after(numbers[0]) == numbers[1]
         return name, "number", numbers[0] if is_single and level == EQUAL else None
@@ -342,7 +343,7 @@ def _is_one_text(strings: Cuts) -> bool:
     return len(strings) == 2 and strings[1] == strings[0] + "\0"
 
 
-def _shared(level: int, text: str, single: bool) -> tuple[str, bool] | None:
+def _shared_value(level: int, text: str, single: bool) -> tuple[str, bool] | None:
     """The value or the prefix that all members share at this level, and whether it is a value."""
     if level < FIRST_PREFIX:
         return text, single
@@ -352,14 +353,14 @@ def _shared(level: int, text: str, single: bool) -> tuple[str, bool] | None:
     return (text[:length], False) if len(text) >= length else (text, single)
 
 
-def _coarser(level: int, key: Key) -> Key:
+def _coarser_key(level: int, key: Key) -> Key:
     """The key at this level of the group with this key at the level before."""
     if level == TRUE:
         return key[:1]
     parts = []
     for name, kind, shared in key[1:]:
         if shared is not None and kind == "text" and name == TOPIC:
-            parts.append((name, kind, _shared(level, *shared)))
+            parts.append((name, kind, _shared_value(level, *shared)))
         else:
             parts.append((name, kind, None))
     return (key[0], *parts)

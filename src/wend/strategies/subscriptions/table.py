@@ -31,7 +31,7 @@ CACHED = 65_536
 SMALL_BYTES = 1_200
 """Interest that fits one packet on every link: a peer announces all of it at once."""
 PAUSE_NS = 50 * MS
-"""The least time between two announcements of a larger one."""
+"""The least time between two announcements of a larger interest."""
 ANNOUNCE = "announce"
 NEVER_NS = -PAUSE_NS
 NO_SUBSCRIPTIONS = LocalSubscriptions(-1)
@@ -49,15 +49,16 @@ class PeerInterest(msgspec.Struct, frozen=True, gc=False, tag="i", omit_defaults
     subscriptions: tuple[Subscription, ...]
     advertisements: tuple[str, ...]
     durable: bool = False
-    """Whether a subscription is durable: after a restart the peer wants the events published in between."""
+    """Whether a subscription is durable: after a restart the peer needs the events published in between."""
     away_ns: Nanos = 0
-    """Above 0: the peer has stopped and will be back within this time. Until then others store events for it."""
+    """If above 0, the peer has stopped and will be back within this time. Until then other peers store events for
+    it."""
 
 
 class SubscriptionTable:
     """The subscriptions and advertisements that this peer knows, with an index of their filters.
 
-    `asks_publishers`: whether anybody asks who publishes what, so that peers advertise it.
+    `asks_publishers`: whether some plug-in asks which peers publish an event, so that peers advertise.
     """
 
     def __init__(self, me: PeerId, asks_publishers: bool = True) -> None:
@@ -74,27 +75,27 @@ class SubscriptionTable:
         self._ordered = 0
         self._expiring = 0
         self._grouped = 0
-        """The numbers of subscriptions that want an order, let events expire, or are of queue groups."""
+        """The numbers of subscriptions that are ordered, let events expire, or belong to queue groups."""
         self.own = NO_SUBSCRIPTIONS
         """The subscriptions of this peer."""
         self._offers: tuple[str, ...] = ()
         self._offers_chars = 0
         self._advertises: dict[object, bool] | None = None
-        """By topic: whether an advertisement covers it. Made when somebody asks."""
+        """By topic, whether an advertisement covers it; computed on demand."""
         self._durable: set[int] | None = None
         """The numbers of this peer's durable subscriptions; None before the first one."""
         self.away_ns: Nanos = 0
-        """Above 0: this peer stops, and will be back within this time."""
+        """If above 0, this peer stops and will be back within this time."""
         self._revision = 0
         self._announced_ns: Nanos = NEVER_NS
         self._timer_ns: Nanos = -1
-        """When the timer runs out that announces changes."""
+        """When the timer that announces changes expires."""
 
     # ---- lookups of the peer
 
     def targets(self, event: Event) -> tuple[PeerId, ...]:
-        """The peers with a subscription that matches the event, sorted, as they announced it. A peer whose matching
-        subscriptions are all of queue groups is one of them only if the event names it."""
+        """The peers that announced a subscription that matches the event, sorted. A peer whose matching subscriptions
+        all belong to queue groups counts only if the event names it."""
         key = self._key(event)
         targets = self._targets.get(key)
         if targets is None:
@@ -147,7 +148,7 @@ class SubscriptionTable:
         return choose_subscriptions(event, me, notify, lambda number: local.qos(number).group)
 
     def widened(self, event: Event) -> bool:
-        """Whether this peer's summary matches an event that none of its subscriptions may want."""
+        """Whether this peer's summary matches an event that may match none of its subscriptions."""
         return not self.own.summary.exact and any(key.peer == self._me for key in self._index.match(event.attributes))
 
     def ordered(self, event: Event) -> tuple[PeerId, ...]:
@@ -186,7 +187,7 @@ class SubscriptionTable:
         return len(self._offers), self._offers_chars
 
     def advertises(self, event: Event) -> bool:
-        """Whether an advertisement of this peer covers the event, or nobody needs one."""
+        """Whether an advertisement of this peer covers the event, or none is needed."""
         if not self._asks_publishers:
             return True
         topic = event.attributes.get("topic")
@@ -280,7 +281,7 @@ class SubscriptionTable:
             if wanted.peer == subscriber:
                 qos = self._subscriptions[wanted].qos
                 tightest = tighter(tightest, deadline_of(qos, event.id.publisher, subscriber, graph))
-        if subscriber in self.known and event.id[0] in self.known:  # a neighbour can invent others: do not cache those
+        if subscriber in self.known and event.id[0] in self.known:  # a neighbour can invent peers: do not cache those
             _remember(self._deadlines, key, tightest)
         return tightest
 
@@ -320,8 +321,8 @@ class SubscriptionTable:
     def postponed(self, now: Nanos) -> list[PluginEffect] | None:
         """The effects that replace an announcement of this peer's interest now; None if it is due.
 
-        A peer announces a small interest at once. It collects the changes of a large one for a while, and announces
-        none that its summary covers."""
+        A peer announces a small interest at once. It collects the changes of a large interest for a while, and does not
+        announce changes that its summary covers."""
         summary, mine = self.own.summary, self.known.get(self._me)
         size = summary.size + self._offers_chars
         if (

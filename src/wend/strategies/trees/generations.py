@@ -134,7 +134,7 @@ class TreeSets:
         self._number = 0
         self._since: dict[PeerId, Nanos] = {}
         """Neighbours whose links differ from those of the newest generation, and since when."""
-        self._failed = 0
+        self._on_failed = 0
         """The number of consecutive generations that did not complete in time."""
         self._drifting: dict[PeerId, Nanos] = {}
         """Neighbours whose links have drifted, and since when."""
@@ -177,7 +177,7 @@ class TreeSets:
     def _has_stopped(self, now: Nanos, build: TreeGeneration) -> bool:
         """Whether the building has stopped. The time limit doubles, since large trees over slow or failing links take
         long, and too many restarts would never complete."""
-        return not build.trees and now - build.advanced > BUILD_NS << min(self._failed, MAX_DOUBLINGS)
+        return not build.trees and now - build.advanced > BUILD_NS << min(self._on_failed, MAX_DOUBLINGS)
 
     def _patience(self, view: View) -> Nanos:
         """The time that a change must last. It differs between peers, since neighbours see the same change. Without
@@ -199,9 +199,9 @@ class TreeSets:
     def _enter(self, now: Nanos, generation: Generation, view: View) -> list[PluginEffect]:
         before = self.newest
         if before is None or before.trees:
-            self._failed = 0
+            self._on_failed = 0
         elif now - before.began > BUILD_NS:
-            self._failed += 1
+            self._on_failed += 1
         self._number = max(self._number, generation[0])
         self.newest = build = TreeGeneration(generation, now)
         effects: list[PluginEffect] = []

@@ -72,11 +72,11 @@ class TreeRouting(Routing):
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         match event:
             case Arrived():
-                return self._arrived(now, event, view)
+                return self._on_arrived(now, event, view)
             case Failed(forward) if view.persistence:
                 return [give_up_failed(forward)]
             case Failed(forward):
-                return [*self._failed(forward, view), *self._resume(now, view)]
+                return [*self._on_failed(forward, view), *self._resume(now, view)]
             case LinkChanged() | Changed("tree-routes"):
                 return self._resume(now, view)
             case Begun() | Due():
@@ -92,7 +92,7 @@ class TreeRouting(Routing):
 
     # ---------------------------------------------------------------- events
 
-    def _arrived(self, now: Nanos, packet: Arrived, view: View) -> list[PluginEffect]:
+    def _on_arrived(self, now: Nanos, packet: Arrived, view: View) -> list[PluginEffect]:
         event, born = packet.event, packet.born_ns
         table = self._table(packet.header, view)
         if view.persistence:
@@ -210,7 +210,7 @@ class TreeRouting(Routing):
 
     # ---------------------------------------------------------------- queued copies
 
-    def _failed(self, forward: Forward, view: View) -> list[PluginEffect]:
+    def _on_failed(self, forward: Forward, view: View) -> list[PluginEffect]:
         table = self._table(forward.header, view)
         behind = frozenset((forward.peer,)) if table is None else table.behind(forward.peer)
         owed = frozenset(forward.dests) or behind

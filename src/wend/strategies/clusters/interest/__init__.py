@@ -1,1 +1,1 @@
-"""Who wants an event, inside the cluster and in others, and the trees between clusters."""
+"""Event distribution inside a cluster and between clusters, by trees or by routes."""

@@ -1,4 +1,4 @@
-"""Event logs: what a peer has of numbered streams, what it lacks, and what it can still give to others.
+"""Event logs: the events of numbered streams that a peer has, lacks, and can still give to other peers.
 
 A stream is the events of one publisher's incarnation in one group, numbered from 1. From the numbers of later events or
 from another peer's digest, a peer that follows a group sees which events it lacks, and fetches them from any peer that
@@ -18,11 +18,11 @@ Stream = tuple[PeerId, int, str]
 Numbers = tuple[int, int]
 """The first and the last of some consecutive numbers."""
 LONGEST_SKIP = 4096
-"""Numbers after a gap that another peer may declare losses at once."""
+"""The most numbers after a gap that another peer may declare lost at once."""
 
 
 class Logged(msgspec.Struct, frozen=True, gc=False):
-    """An event, with what every copy of it says."""
+    """An event, with the data that every copy carries."""
 
     event: Event
     born_ns: Nanos
@@ -58,7 +58,7 @@ class StreamLog:
         self.events: dict[int, Logged] = {}
         """The events that it can still give to others."""
         self.used_ns: Nanos = 0
-        """When it last grew."""
+        """When the stream last grew."""
 
     def has(self, number: int) -> bool:
         return number <= self.complete or number in self._ahead
@@ -75,7 +75,7 @@ class StreamLog:
         return True
 
     def skip(self, numbers: Numbers) -> None:
-        """These events will not come."""
+        """Skip events that are lost."""
         low, high = numbers
         if low <= self.complete + 1:
             self.complete = max(self.complete, high)
@@ -104,7 +104,7 @@ class StreamLog:
         return gaps
 
     def give(self, numbers: Numbers, oldest_ns: Nanos) -> tuple[list[tuple[int, Logged]], list[Numbers]]:
-        """As `EventLog.give`. Others choose the numbers, so the work must depend on the events here, not on the
+        """As `EventLog.give`. Other peers choose the numbers, so the work must depend on the events here, not on the
         request."""
         low, high = max(1, numbers[0]), numbers[1]
         candidates = range(low, high + 1) if high - low < len(self.events) else sorted(self.events)
@@ -156,7 +156,7 @@ class EventLog:
         return log
 
     def hold(self, now: Nanos, stream: Stream, number: int, logged: Logged) -> bool:
-        """Hold an event for others. Returns whether another event had to make room."""
+        """Hold an event for other peers. Returns whether another event was dropped to make room."""
         self.stream(now, stream).events[number] = logged
         self._held[stream, number] = now
         if len(self._held) <= self._room:

@@ -74,14 +74,14 @@ class ClusterGraph(Interest):
             case GiveUp():
                 effects = self._routes.try_next_coordinators(event)
             case Heard(sender, ClusterFollows() as message):
-                effects = self._routes.hear_groups(now, sender, message)
+                effects = self._routes.on_groups(now, sender, message)
             case Heard(sender, MemberDeadlines()) if sender not in self._cluster.members:
                 effects = [Refuse(sender, NOT_A_MEMBER)]
             case Heard(sender, MemberDeadlines() as message):
-                self._groups.hear_deadlines(sender, message)
+                self._groups.on_deadlines(sender, message)
                 effects = []
             case Undelivered(peer, message):
-                effects = self._routes.undelivered(peer, message)
+                effects = self._routes.on_undelivered(peer, message)
             case _:
                 effects = self._sharing.handle(now, event, view)
         return [*effects, *self._routes.send_new(now, view.graph)]

@@ -1,7 +1,7 @@
 """The groups that this peer and its cluster follow.
 
-A member tells coordinators and backups which groups it follows. If the routing between clusters uses deadlines, it also
-tells how soon it needs their events. The cluster follows every group that a member follows.
+A member informs coordinators and backups of the groups that it follows. If the routing between clusters uses deadlines,
+it also announces how soon it needs their events. The cluster follows every group that a member follows.
 """
 
 from collections.abc import Iterator
@@ -47,7 +47,8 @@ class FollowedGroups:
         return group in self.own or (self._cluster.is_holder and self.cluster_since(group) is not None)
 
     def cluster_since(self, group: str) -> Nanos | None:
-        """Since when the cluster follows a group, as a coordinator or backup knows."""
+        """The start time of the cluster in a group, as a coordinator or backup knows it; None if it does not follow
+        it."""
         times = [groups[group][0] for groups in self._members.values() if group in groups]
         if group in self.own:
             times.append(self.own[group])
@@ -58,7 +59,7 @@ class FollowedGroups:
         times = [self.own[group]] if group in self.own else []
         if self._cluster.is_holder:
             since = self.cluster_since(group)
-            times.append(ALWAYS_NS if since is None else since)  # a coordinator passes on what others follow
+            times.append(ALWAYS_NS if since is None else since)  # a coordinator forwards events that others need
         return min(times, default=0)
 
     def of_cluster(self) -> dict[str, None]:
@@ -106,7 +107,7 @@ class FollowedGroups:
             self.own[group] = since
 
     def announce(self, now: Nanos, gone: tuple[str, ...] = ()) -> Iterator[PluginEffect]:
-        """Tell coordinators and backups which groups this peer follows, and which it no longer follows."""
+        """Announce to coordinators and backups the groups that this peer follows, and those that it left."""
         yield from self._announce_deadlines() if self._tells_deadlines else []
         groups = [(group, now - since) for group, since in self.own.items()]
         if groups or gone:
@@ -119,8 +120,8 @@ class FollowedGroups:
         holders = self._cluster.other_holders
         return [self._cluster.send(peer, MemberDeadlines(part)) for part in batches(urgent, BATCH) for peer in holders]
 
-    def hear(self, now: Nanos, member: PeerId, message: MemberWants) -> bool:
-        """Take note of the groups that a member follows. Returns whether they have changed."""
+    def on_message(self, now: Nanos, member: PeerId, message: MemberWants) -> bool:
+        """Record the groups that a member follows. Returns whether they have changed."""
         groups, gone = self._members.setdefault(member, {}), message.gone
         has_changed = any(group not in groups for group, _ in message.groups) or any(group in groups for group in gone)
         for group in gone:
@@ -129,7 +130,7 @@ class FollowedGroups:
             groups[group] = (now - max(0, age_ns), now)
         return has_changed
 
-    def hear_deadlines(self, member: PeerId, message: MemberDeadlines) -> None:
+    def on_deadlines(self, member: PeerId, message: MemberDeadlines) -> None:
         self.urgencies[member] = {group: (deadline, factor) for group, deadline, factor in message.deadlines}
 
     def expire(self, oldest_ns: Nanos) -> None:

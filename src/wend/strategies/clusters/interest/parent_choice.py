@@ -60,7 +60,7 @@ class ParentChoice:
         return choices
 
     def _most_diverse(self, group: str, trees: list[int], offers: list[Candidates]) -> tuple[int, ...]:
-        """The best choice beside the parents in other trees. Present parents stay if no choice is better."""
+        """The best choice given the parents in other trees. Present parents stay if no choice is better."""
         fixed = [parent for (of, tree), parent in self._parents.items() if of == group and tree not in trees]
         options = [*offers, *((parent,) for parent in fixed)]
         best = choose_parents(options)
@@ -76,7 +76,7 @@ class ParentChoice:
         return best[: len(trees)]
 
     def forget(self, group: str) -> None:
-        """This cluster has left a tree of the group."""
+        """Forget the parents in a group, because this cluster has left one of its trees."""
         for tree_id in [tree_id for tree_id in self._parents if tree_id[0] == group]:
             del self._parents[tree_id]
 

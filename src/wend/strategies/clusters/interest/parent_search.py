@@ -22,7 +22,7 @@ SEARCH_NS: Nanos = 2 * SECOND
 MAX_CANDIDATES = 32
 EARLY_BEACONS = (1, 2, 4)
 RARE_BEACONS = 30
-"""At which beacons a coordinator looks for a better parent: at some early ones, then at one of this many."""
+"""The interval in beacons between searches for a better parent, after some early searches."""
 SEARCH = "search"
 TreeId = tuple[str, int]
 """A group, and the number of its tree."""
@@ -58,7 +58,7 @@ class RouterPaths:
         """None until the path is traced."""
 
     def trace(self, peer: PeerId) -> list[PluginEffect]:
-        """Find the path to a peer, once."""
+        """Trace the path to a peer, once."""
         if peer in self._paths:
             return []
         self._paths[peer] = None
@@ -75,7 +75,7 @@ class RouterPaths:
 
 
 class _Answer(NamedTuple):
-    """What a cluster said of itself."""
+    """The answer of a cluster about itself."""
 
     peer: PeerId
     """Its coordinator."""
@@ -154,7 +154,7 @@ class ParentSearch:
         return self._cluster.send_to_cluster(AskParents(cluster, tree, group, self._cluster.name))
 
     def answer(self, sender: PeerId, question: AskParents, place: TreePlace) -> Iterator[PluginEffect]:
-        """Tell another cluster this one's neighbours in the tree."""
+        """Send another cluster this one's neighbours in the tree."""
         tree, mine = question.tree, self._cluster.name
         neighbours = tuple(name for name in place.neighbours if name != question.cluster)
         paths: list[RouterPath] = []
@@ -168,8 +168,8 @@ class ParentSearch:
         message = ParentsAre(tree, question.group, mine, neighbours, tuple(paths), ancestors)
         yield self._cluster.send(sender, message)
 
-    def hear(self, sender: PeerId, message: ParentsAre) -> Iterator[PluginEffect]:
-        """Take note of an answer. If it comes from the root, ask the root's neighbours, too."""
+    def on_message(self, sender: PeerId, message: ParentsAre) -> Iterator[PluginEffect]:
+        """Record an answer. If it is from the root, ask the root's neighbours, too."""
         tree_id = (message.group, message.tree)
         search = self._searches.get(tree_id)
         if search is None:
@@ -212,7 +212,7 @@ class ParentSearch:
             if mine not in answer.ancestors and cluster not in (mine, search.avoid)
         }
         if search.is_wide:
-            answers = _connected(answers, root) or _outside(answers)
+            answers = _connected_answers(answers, root) or _outside_answers(answers)
         if search.improves:
             rank = len(search.place.ancestors), mine
             answers = {name: answer for name, answer in answers.items() if (len(answer.ancestors), name) < rank}
@@ -223,11 +223,11 @@ class ParentSearch:
         )
 
 
-def _connected(answers: dict[str, _Answer], root: str) -> dict[str, _Answer]:
+def _connected_answers(answers: dict[str, _Answer], root: str) -> dict[str, _Answer]:
     """The clusters that are connected to the root."""
     return {name: answer for name, answer in answers.items() if name == root or root in answer.ancestors[-1:]}
 
 
-def _outside(answers: dict[str, _Answer]) -> dict[str, _Answer]:
+def _outside_answers(answers: dict[str, _Answer]) -> dict[str, _Answer]:
     """The clusters outside the tree."""
     return {name: answer for name, answer in answers.items() if not answer.paths and not answer.ancestors}

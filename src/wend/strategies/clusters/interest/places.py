@@ -3,10 +3,9 @@
 - Tree t of a group connects the coordinators of tree t of all clusters that follow the group.
 - A coordinator without a parent looks for one (`parent_search.py`); the first coordinator of the cluster chooses it
   (`parent_choice.py`).
-- A coordinator that finds nobody connected to the root tells its children. They may reach other clusters, and then it
-  can join below one of them.
-- Backups hold the places of their coordinator.
-"""
+- A coordinator that finds no cluster connected to the root informs its children. They may reach other clusters, and
+  then it can join below one of them.
+- Backups hold the places of their coordinator."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -44,7 +43,7 @@ class BackupPlaces:
         self._places: dict[int, dict[str, Neighbours]] = {}
         """By tree and group."""
 
-    def hear(self, sender: PeerId, message: HoldTrees) -> None:
+    def on_message(self, sender: PeerId, message: HoldTrees) -> None:
         slots = self._cluster.slots
         if not 0 <= message.tree < len(slots) or slots[message.tree].active != sender:
             return
@@ -100,18 +99,18 @@ class TreePlaces:
 
     # ---------------------------------------------------------------- inputs
 
-    def hear(self, now: Nanos, sender: PeerId, message: Any) -> Iterable[PluginEffect]:
+    def on_message(self, now: Nanos, sender: PeerId, message: Any) -> Iterable[PluginEffect]:
         match message:
             case HoldTrees():
-                self._backups.hear(sender, message)
+                self._backups.on_message(sender, message)
             case AddChild() | AskParents() if not self._cluster.speaks_for(sender, message.cluster):
                 return [Refuse(sender, NOT_A_COORDINATOR)]
             case ParentsFound() | ParentChosen() if sender not in self._cluster.members:
                 return [Refuse(sender, NOT_A_MEMBER)]
             case AskParents():
-                return self._hear_question(sender, message)
+                return self._on_question(sender, message)
             case ParentsAre():
-                return self._hear_answer(now, sender, message)
+                return self._on_answer(now, sender, message)
             case ParentsFound():
                 return self._offer(now, message)
             case ParentChosen():
@@ -119,16 +118,16 @@ class TreePlaces:
             case AddChild():
                 return self._add_child(now, sender, message)
             case ChildAdded():
-                return self._hear_ancestors(now, sender, message)
+                return self._on_ancestors(now, sender, message)
             case RemoveChild():
                 return self._remove_child(sender, message)
         return []
 
-    def path_found(self, now: Nanos, answer: PathFound) -> Iterable[PluginEffect]:
+    def on_path(self, now: Nanos, answer: PathFound) -> Iterable[PluginEffect]:
         self._search.paths.add(answer)
         return self.finish_searches(now)
 
-    def groups_changed(self, now: Nanos) -> Iterator[PluginEffect]:
+    def on_groups_changed(self, now: Nanos) -> Iterator[PluginEffect]:
         """Join the trees of groups that the cluster follows, and leave others."""
         groups = self._groups.of_cluster()
         for tree in self._cluster.my_trees:
@@ -138,12 +137,12 @@ class TreePlaces:
             for tree_id in [tree_id for tree_id in self._places if tree_id[1] == tree]:
                 yield from self._tidy(*tree_id)
 
-    def cluster_changed(self, now: Nanos) -> Iterator[PluginEffect]:
+    def on_cluster_changed(self, now: Nanos) -> Iterator[PluginEffect]:
         mine, directory = self._cluster.name, self._cluster.directory
         yield from self._take_over(now)
         for tree_id in [tree_id for tree_id in self._places if tree_id[1] not in self._cluster.my_trees]:
             self._remove(tree_id)
-        yield from self.groups_changed(now)
+        yield from self.on_groups_changed(now)
         for (group, tree), place in list(self._places.items()):
             if self._cluster.root(group, tree) == mine:
                 yield from self._leave_parent(group, tree, place)
@@ -163,7 +162,7 @@ class TreePlaces:
                     yield from self._repair.tell_cluster(group, tree, neighbour, asks=True)
 
     def renew(self, now: Nanos) -> Iterator[PluginEffect]:
-        """Renew places at parents, forget children that did not renew theirs, and tell neighbours the digests."""
+        """Renew places at parents, forget children that did not renew theirs, and send the neighbours digests."""
         directory, my_trees = self._cluster.directory, self._cluster.my_trees
         for (group, tree), place in list(self._places.items()):
             if tree not in my_trees:
@@ -192,16 +191,16 @@ class TreePlaces:
         place = self._places.setdefault((group, tree), TreePlace())
         return self._search.join(now, (group, tree), place, avoid)
 
-    def _hear_question(self, sender: PeerId, question: AskParents) -> Iterable[PluginEffect]:
+    def _on_question(self, sender: PeerId, question: AskParents) -> Iterable[PluginEffect]:
         if question.tree not in self._cluster.my_trees:
             return []
         place = self._places.setdefault((question.group, question.tree), TreePlace())
         return self._search.answer(sender, question, place)
 
-    def _hear_answer(self, now: Nanos, sender: PeerId, answer: ParentsAre) -> list[PluginEffect]:
+    def _on_answer(self, now: Nanos, sender: PeerId, answer: ParentsAre) -> list[PluginEffect]:
         if answer.tree not in self._cluster.my_trees:
             return []
-        return [*self._search.hear(sender, answer), *self._finish_search(now, answer.group, answer.tree)]
+        return [*self._search.on_message(sender, answer), *self._finish_search(now, answer.group, answer.tree)]
 
     def finish_searches(self, now: Nanos) -> Iterator[PluginEffect]:
         """End the searches that are complete or over."""
@@ -221,7 +220,7 @@ class TreePlaces:
         return [self._cluster.send(chooser, offer)]
 
     def _cut_off(self, group: str, tree: int) -> list[PluginEffect]:
-        """Tell the children that no cluster in reach is connected to the root."""
+        """Inform the children that no reachable cluster is connected to the root."""
         place = self._places[group, tree]
         place.is_cut_off, place.ancestors = True, ()
         message = ChildAdded(tree, group, self._cluster.name, ())
@@ -262,8 +261,8 @@ class TreePlaces:
             return []
         return self._cluster.send_to_cluster(RemoveChild(place.parent, tree, group, self._cluster.name))
 
-    def _hear_ancestors(self, now: Nanos, sender: PeerId, message: ChildAdded) -> Iterable[PluginEffect]:
-        """Take note of the parent's ancestors."""
+    def _on_ancestors(self, now: Nanos, sender: PeerId, message: ChildAdded) -> Iterable[PluginEffect]:
+        """Record the parent's ancestors."""
         group, tree, parent = message.group, message.tree, message.cluster
         place = self._places.get((group, tree))
         if place is None or place.parent != parent or not self._cluster.speaks_for(sender, parent):
@@ -324,7 +323,7 @@ class TreePlaces:
     # ---------------------------------------------------------------- backups
 
     def _back_up(self, tree: int, groups: list[str]) -> list[PluginEffect]:
-        """Tell the backups of a tree this coordinator's place in it, for some groups."""
+        """Send the backups of a tree this coordinator's place in it, for some groups."""
         slots = self._cluster.slots
         backups = slots[tree].backups if tree < len(slots) else ()
         places = batches([(group, *self._neighbours(group, tree)) for group in groups], BATCH)

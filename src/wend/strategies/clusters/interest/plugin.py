@@ -77,9 +77,9 @@ class ClusterInterest(Interest):
     def _dispatch(self, now: Nanos, event: PluginInput, view: View) -> Iterable[PluginEffect]:
         match event:
             case Heard(sender, HaveEvent() as message):
-                return self._trees.hear_offer(now, sender, message)
+                return self._trees.on_offer(now, sender, message)
             case Heard(sender, message) if not isinstance(message, SharedMessage):
-                return self._places.hear(now, sender, message)
+                return self._places.on_message(now, sender, message)
             case Due(name) if name == LATE:
                 return self._trees.offer_late(now)
             case Due(name) if name == SEARCH:
@@ -87,7 +87,7 @@ class ClusterInterest(Interest):
             case Due(name) if name == CHOOSE:
                 return self._places.choose_parents(now)
             case Undelivered(peer, message):
-                return self._trees.undelivered(now, peer, message)
+                return self._trees.on_undelivered(now, peer, message)
             case PathFound():
-                return self._places.path_found(now, event)
+                return self._places.on_path(now, event)
         return self._sharing.handle(now, event, view)

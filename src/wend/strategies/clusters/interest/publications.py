@@ -67,7 +67,7 @@ class OwnPublications:
         return numbers, effects
 
     def accept(self, event: EventId, trees: Iterable[int]) -> list[PluginEffect]:
-        """The coordinators of these trees have accepted an event. The peer forgets it if all have."""
+        """Record that the coordinators of these trees have accepted an event. Forget the event if all have."""
         publication = self._pending[event]
         publication.trees.update(dict.fromkeys(trees))
         slots = self._cluster.slots
@@ -82,14 +82,14 @@ class OwnPublications:
     def is_pending(self, event: EventId) -> bool:
         return event in self._pending
 
-    def hear_accepted(self, sender: PeerId, answer: EventAccepted) -> list[PluginEffect]:
+    def on_accepted(self, sender: PeerId, answer: EventAccepted) -> list[PluginEffect]:
         slots = self._cluster.slots
         return self.accept(
             answer.id, [tree for tree in answer.trees if 0 <= tree < len(slots) and slots[tree].active == sender]
         )
 
     def retry_now(self, now: Nanos) -> Iterable[PluginEffect]:
-        """The coordinators have changed: hand them the events that they have not accepted."""
+        """Send new coordinators the events that they have not accepted."""
         for publication in self._pending.values():
             publication.retry_ns = now
         return self.retry(now)
@@ -104,12 +104,12 @@ class OwnPublications:
                 continue
             publication.attempts += 1
             publication.retry_ns = now + backoff_ns(publication.attempts)
-            yield from self.accept(id_, cluster.my_trees)  # digests tell its neighbours in other clusters
+            yield from self.accept(id_, cluster.my_trees)  # digests inform its neighbours in other clusters
             if id_ not in self._pending:
                 continue
             group, number = publication.numbers[0]
             logged = self._log.stream(now, (id_.publisher, id_.incarnation, group)).events.get(number)
-            if logged is None:  # it had to make room
+            if logged is None:  # it was dropped to make room
                 del self._pending[id_]
                 continue
             message = ClusterEvent(cluster.name, publication.numbers, logged.event, now - logged.born_ns)
@@ -117,7 +117,7 @@ class OwnPublications:
             yield from [cluster.send(peer, message) for peer in dict.fromkeys(missing)]
 
     def recall(self, now: Nanos, record: PublishedEvent) -> None:
-        """An earlier incarnation stored this: an event, or that its place is free."""
+        """Restore a record of an earlier incarnation: an event, or a free place."""
         slot, event = record.slot, record.event
         self._slots.recall(slot, event is not None)
         for id_ in [id_ for id_, publication in self._pending.items() if publication.slot == slot]:

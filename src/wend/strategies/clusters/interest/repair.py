@@ -1,7 +1,7 @@
 """How peers repair what they missed, inside a cluster and between clusters.
 
-Coordinators and backups hold events for a while. Coordinators tell all members by digests what they have, and their
-neighbours in other clusters. A peer that lacks events of a group that it follows fetches them.
+Coordinators and backups hold events for a while. Coordinators send digests of the events that they have to all
+members, and to their neighbours in other clusters. A peer that lacks events of a group that it follows fetches them.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,13 +23,13 @@ from wend.strategies.clusters.interest.messages import (
 from wend.strategies.ring.bounded import batches
 
 REPAIR_NS: Nanos = SECOND
-"""How often digests are each while there is news, and missing events are fetched."""
+"""The interval at which digests of new events are sent, and missing events are fetched."""
 SOON_NS: Nanos = 20 * MS
 """How long a missing event may be in transit."""
 LONGEST_NS: Nanos = 8 * SECOND
 """The longest wait between two attempts to fetch an event, or to hand one to a coordinator."""
 DIGEST_REPEATS = 2
-"""How often a digest is each after the last news."""
+"""How often a digest is repeated after the last new event."""
 RANGES = 16
 """Ranges of numbers in one message."""
 RANGES_BETWEEN = 4
@@ -60,7 +60,7 @@ class Repair:
         self._sources: dict[Stream, PeerId] = {}
         """A peer that has more of a stream than this one."""
         self._news: dict[str, int] = {}
-        """How often to tell the digest of each group."""
+        """How often to send the digest of each group again."""
         self.is_scheduled = False
         """Whether the timer for the next repair runs."""
 
@@ -69,7 +69,7 @@ class Repair:
         return bool(self._retries or self._news)
 
     def schedule(self, now: Nanos) -> list[PluginEffect]:
-        """Repair after a while."""
+        """Start the timer for the next repair, unless it runs."""
         if self.is_scheduled:
             return []
         self.is_scheduled = True
@@ -83,12 +83,12 @@ class Repair:
         yield from self.schedule(now)
 
     def announce_all(self, now: Nanos) -> list[PluginEffect]:
-        """Tell the digests of all groups again."""
+        """Send the digests of all groups again."""
         self._news.update({group: DIGEST_REPEATS for _, _, group in self.log.streams})
         return self.schedule(now)
 
     def tell_news(self, neighbours: Neighbours) -> Iterator[PluginEffect]:
-        """A coordinator tells members and neighbours what it has of the groups with new events."""
+        """Send members and neighbours a coordinator's digests of the groups with new events."""
         cluster = self._cluster
         for group in self._news:
             for digest in self.digests(group):
@@ -102,7 +102,7 @@ class Repair:
         self._news = {group: left - 1 for group, left in self._news.items() if left > 1}
 
     def tell_cluster(self, group: str, tree: int, cluster: str, asks: bool = False) -> Iterator[PluginEffect]:
-        """Tell a neighbour what this cluster has of a group."""
+        """Send a neighbour the digests of a group."""
         for digest in self.digests(group, cluster, tree, asks):
             yield from self._cluster.send_to_cluster(digest)
 
@@ -165,7 +165,7 @@ class Repair:
         cluster = self._cluster
         age_ns = max(0, now - self._groups.oldest_ns(stream[2]))
         source = self._sources.get(stream)
-        if source is None or attempts % 2:  # the peer that had more may be gone
+        if source is None or attempts % 2:  # the peer that had more may be down
             others = [
                 peer for peer in (*cluster.other_holders, stream[0]) if peer != cluster.me and peer in cluster.members
             ]
@@ -178,7 +178,7 @@ class Repair:
                 request = FetchEvents(*stream, numbers, age_ns, *options[attempts % len(options)])
                 yield from cluster.send_to_cluster(request)
 
-    def hear_digest(self, now: Nanos, sender: PeerId, digest: GroupDigest) -> Iterator[PluginEffect]:
+    def on_digest(self, now: Nanos, sender: PeerId, digest: GroupDigest) -> Iterator[PluginEffect]:
         """Fetch the events that a member has and this peer lacks."""
         if not self._groups.follows(digest.group):
             return
@@ -191,7 +191,7 @@ class Repair:
             if log.lacks:
                 yield from self.note_gap(now, stream, sender)
 
-    def hear_cluster_digest(
+    def on_cluster_digest(
         self, now: Nanos, sender: PeerId, cluster: str, digest: GroupDigest
     ) -> Iterator[PluginEffect]:
         """Fetch the events that another cluster has and this one lacks."""

@@ -1,6 +1,6 @@
 """Events between clusters by routes: a routing forwards them over links between coordinators.
 
-- Active coordinators tell those of all other clusters which groups their cluster follows, and how soon it needs events.
+- Active coordinators inform those of all other clusters of the groups that their cluster follows, with deadlines.
 - For an event of its cluster, the first live coordinator hands the event to the routing. The destinations are one
   active coordinator of each cluster that follows the event. The packet carries the event's numbers (`EventNumbers`).
 - The coordinator that such a packet reaches sends the event to all members of its cluster.
@@ -56,11 +56,11 @@ class Routes:
         self._persistence = config.of(DeliverySettings).persistence
         self._expiry_ns = BEACONS_KEPT * config.of(ClusterEventSettings).cluster_beacon_ns
         self._followers: dict[str, dict[str, tuple[Urgency, Nanos]]] = {}
-        """By other cluster and group: how soon the cluster needs events, and when it last said so."""
+        """By other cluster and group: how soon the cluster needs events, and when it last announced it."""
         self._announced: dict[str, Urgency] = {}
         """The groups of this cluster in its last announcement."""
         self._informed: dict[tuple[str, int], PeerId] = {}
-        """By other cluster and tree: the coordinator that knows them."""
+        """By other cluster and tree: the coordinator that received the announcement."""
         self._new: dict[tuple[EventId, bool], tuple[Logged, list[tuple[str, int]], int]] = {}
         """The events that the present input brought, from this cluster (False) or another one, with their numbers and
         hops."""
@@ -69,8 +69,8 @@ class Routes:
         """The other clusters that follow something."""
         return sum(map(bool, self._followers.values()))
 
-    def received(self, now: Nanos, entry: LogEntry, tree: int, hops: int) -> list[PluginEffect]:
-        """Keep a new event until `send_new`: one packet carries it with all its numbers."""
+    def on_event(self, now: Nanos, entry: LogEntry, tree: int, hops: int) -> list[PluginEffect]:
+        """Hold a new event until `send_new`, because one packet carries it with all its numbers."""
         if tree >= 0 or entry.logged.home == self._cluster.name:
             _, numbers, _ = self._new.setdefault((entry.logged.event.id, tree >= 0), (entry.logged, [], hops))
             numbers.append((entry.group, entry.number))
@@ -120,7 +120,7 @@ class Routes:
     def try_next_coordinators(self, stuck: GiveUp) -> list[PluginEffect]:
         """Send an event to the next coordinators of the clusters to which the routing has no route.
 
-        Nothing is stored here. What no route brings, coordinators repair by their digests.
+        Nothing is stored here. Coordinators repair losses by their digests.
         """
         others = {dest: self._next_coordinator(dest) for dest in stuck.dests}
         dests = tuple(sorted({other for other in others.values() if other not in (None, self._cluster.me)}))
@@ -140,7 +140,7 @@ class Routes:
         return None
 
     def deadline_ns(self, event: Event, origin: PeerId, dest: PeerId, graph: GraphView) -> Nanos | None:
-        """The tightest deadline that the cluster of `dest` has told for an event from `origin`."""
+        """The tightest deadline that the cluster of `dest` announced for an event from `origin`."""
         tightest: Nanos | None = None
         for cluster, follows in self._followers.items():
             if any(slot.active == dest for slot in self._cluster.directory.get(cluster, ())):
@@ -151,7 +151,7 @@ class Routes:
                     tightest = tighter(tightest, None if shortest_ns is None else round((factor or 1.0) * shortest_ns))
         return tightest
 
-    def groups_changed(self, now: Nanos) -> Iterator[PluginEffect]:
+    def on_groups_changed(self, now: Nanos) -> Iterator[PluginEffect]:
         groups = self._groups.cluster_urgencies()
         if self._cluster.my_trees and groups != self._announced:
             gone = tuple(group for group in self._announced if group not in groups)
@@ -169,8 +169,8 @@ class Routes:
                 message = ClusterFollows(cluster, tree, tuple(groups[at : at + BATCH]), gone, asks and not at)
                 yield from self._cluster.send_to_cluster(message)
 
-    def hear_groups(self, now: Nanos, sender: PeerId, message: ClusterFollows) -> Iterator[PluginEffect]:
-        """Take note of the groups that another cluster follows."""
+    def on_groups(self, now: Nanos, sender: PeerId, message: ClusterFollows) -> Iterator[PluginEffect]:
+        """Record the groups that another cluster follows."""
         if not self._cluster.is_addressed(message):
             return
         cluster = self._cluster.cluster_of(sender)
@@ -203,7 +203,7 @@ class Routes:
             elif not self._persistence:
                 for group in [group for group, (_, heard_ns) in follows.items() if heard_ns < now - self._expiry_ns]:
                     del follows[group]
-        yield from self.groups_changed(now)
+        yield from self.on_groups_changed(now)
         for tree in self._cluster.my_trees:
             for cluster in self._cluster.directory:
                 yield from self._announce(cluster, tree)
@@ -211,7 +211,7 @@ class Routes:
                 for cluster in self.neighbours(group, tree):
                     yield from self._repair.tell_cluster(group, tree, cluster)
 
-    def cluster_changed(self, now: Nanos) -> Iterator[PluginEffect]:
+    def on_cluster_changed(self, now: Nanos) -> Iterator[PluginEffect]:
         if not self._cluster.is_holder:
             self._followers.clear()
             self._groups.urgencies.clear()
@@ -222,7 +222,7 @@ class Routes:
             return
         # a coordinator that takes over does not know which events the earlier one handed over
         yield from [] if self._informed else self._repair.announce_all(now)
-        yield from self.groups_changed(now)
+        yield from self.on_groups_changed(now)
         before, self._informed = self._informed, {}
         for cluster, slots in self._cluster.directory.items():
             for tree in mine:
@@ -231,7 +231,7 @@ class Routes:
                     if before.get((cluster, tree)) != active:
                         yield from self._announce(cluster, tree, asks=not self._followers.get(cluster))
 
-    def undelivered(self, peer: PeerId, message: Any) -> list[PluginEffect]:
+    def on_undelivered(self, peer: PeerId, message: Any) -> list[PluginEffect]:
         """Try the next backup of a cluster that does not answer."""
         match message:
             case ClusterFollows(to, tree):

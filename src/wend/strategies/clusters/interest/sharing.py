@@ -52,7 +52,7 @@ BEACON = "beacon"
 IDLE = 10
 """A peer forgets a stream that has not grown for this multiple of the time for which it holds events."""
 FROM_MEMBER = -1
-"""In place of a tree: the event came from a member of this cluster."""
+"""In place of a tree: the event is from a member of this cluster."""
 
 
 class BetweenClusters(Protocol):
@@ -61,20 +61,20 @@ class BetweenClusters(Protocol):
     def neighbours(self, group: str, tree: int) -> list[str]:
         """The clusters with which this one compares digests."""
 
-    def received(self, now: Nanos, entry: LogEntry, tree: int, hops: int) -> Iterable[PluginEffect]:
-        """A coordinator has a new event, from a member or from another cluster on this tree."""
+    def on_event(self, now: Nanos, entry: LogEntry, tree: int, hops: int) -> Iterable[PluginEffect]:
+        """Handle a coordinator's new event, from a member or from another cluster on this tree."""
 
     def pass_on(self, now: Nanos, entry: LogEntry, tree: int, sender: str, hops: int) -> Iterable[PluginEffect]:
-        """A copy came from another cluster, new or not."""
+        """Forward a copy from another cluster, new or not."""
 
-    def groups_changed(self, now: Nanos) -> Iterable[PluginEffect]:
-        """The groups that the cluster follows have changed."""
+    def on_groups_changed(self, now: Nanos) -> Iterable[PluginEffect]:
+        """Follow a change of the groups that the cluster follows."""
 
-    def cluster_changed(self, now: Nanos) -> Iterable[PluginEffect]:
-        """Members, coordinators or other clusters have changed."""
+    def on_cluster_changed(self, now: Nanos) -> Iterable[PluginEffect]:
+        """Follow a change of members, coordinators or other clusters."""
 
     def renew(self, now: Nanos) -> Iterable[PluginEffect]:
-        """Renew what this cluster told others, and forget what they did not renew."""
+        """Renew this cluster's announcements, and forget those that other clusters did not renew."""
 
 
 class Sharing:
@@ -110,15 +110,15 @@ class Sharing:
     def handle(self, now: Nanos, event: PluginInput, view: View) -> Iterable[PluginEffect]:
         match event:
             case Heard(sender, message):
-                return self._hear(now, sender, message)
+                return self._on_message(now, sender, message)
             case Arrived():
                 return self._publish(now, event.event, event.born_ns)
             case Due(name):
-                return self._due(now, name)
+                return self._on_due(now, name)
             case SubscriptionsChanged():
-                return self._subscriptions_changed(now, view)
+                return self._on_subscriptions_changed(now, view)
             case Changed("cluster"):
-                return self._cluster_changed(now)
+                return self._on_cluster_changed(now)
             case Begun():
                 beacon = Timer(now + round(self._draw.random() * self._settings.cluster_beacon_ns), BEACON)
                 return [beacon, *(self._repair.schedule(now) if len(self._publications) else ())]
@@ -130,36 +130,38 @@ class Sharing:
                 self._is_stopping = True
         return []
 
-    def _hear(self, now: Nanos, sender: PeerId, message: Any) -> Iterable[PluginEffect]:
+    def _on_message(self, now: Nanos, sender: PeerId, message: Any) -> Iterable[PluginEffect]:
         match message:
             case TreeEvent():
-                return self._hear_tree_event(now, sender, message)
+                return self._on_tree_event(now, sender, message)
             case GroupDigest() if message.to:
-                return self._hear_cluster(now, sender, message)
+                return self._on_cluster_message(now, sender, message)
             case FetchEvents() if message.tree >= 0:
-                return self._hear_cluster(now, sender, message)
+                return self._on_cluster_message(now, sender, message)
             case EventAccepted():
-                return self._hear_accepted(sender, message)
+                return self._on_accepted(sender, message)
             case EventsGone():
-                return self._hear_gone(sender, message)
+                return self._on_gone(sender, message)
             case ClusterEvent() | GroupDigest() | FetchEvents() | MemberWants():
-                return self._hear_member(now, sender, message)
+                return self._on_member_message(now, sender, message)
         return []
 
-    def _hear_member(self, now: Nanos, sender: PeerId, message: Any) -> Iterable[PluginEffect]:
+    def _on_member_message(self, now: Nanos, sender: PeerId, message: Any) -> Iterable[PluginEffect]:
         if sender not in self._cluster.members:
             return [Refuse(sender, NOT_A_MEMBER)]
         match message:
             case ClusterEvent():
-                return self._hear_event(now, sender, message)
+                return self._on_event(now, sender, message)
             case GroupDigest():
-                return self._repair.hear_digest(now, sender, message)
+                return self._repair.on_digest(now, sender, message)
             case FetchEvents():
                 return self._repair.give(now, sender, message)
             case _:
-                return self._hear_groups(now, sender, message)
+                return self._on_groups(now, sender, message)
 
-    def _hear_cluster(self, now: Nanos, sender: PeerId, message: GroupDigest | FetchEvents) -> Iterable[PluginEffect]:
+    def _on_cluster_message(
+        self, now: Nanos, sender: PeerId, message: GroupDigest | FetchEvents
+    ) -> Iterable[PluginEffect]:
         if not self._cluster.is_addressed(message):
             return []
         other = self._cluster.cluster_of(sender)
@@ -167,16 +169,16 @@ class Sharing:
             return [Refuse(sender, NOT_A_COORDINATOR)]
         if isinstance(message, FetchEvents):
             return self._repair.give(now, sender, message, other)
-        return self._repair.hear_cluster_digest(now, sender, other, message)
+        return self._repair.on_cluster_digest(now, sender, other, message)
 
-    def _hear_accepted(self, sender: PeerId, message: EventAccepted) -> list[PluginEffect]:
+    def _on_accepted(self, sender: PeerId, message: EventAccepted) -> list[PluginEffect]:
         if not self._publications.is_pending(message.id):
             return []
         if sender not in self._cluster.members:
             return [Refuse(sender, NOT_A_MEMBER)]
-        return self._publications.hear_accepted(sender, message)
+        return self._publications.on_accepted(sender, message)
 
-    def _hear_gone(self, sender: PeerId, message: EventsGone) -> list[PluginEffect]:
+    def _on_gone(self, sender: PeerId, message: EventsGone) -> list[PluginEffect]:
         if message.stream not in self._repair.log.streams:
             return []
         if sender not in self._cluster.members and self._cluster.cluster_of(sender) is None:
@@ -184,15 +186,15 @@ class Sharing:
         self._repair.give_up(message)
         return []
 
-    def _hear_groups(self, now: Nanos, sender: PeerId, message: MemberWants) -> Iterator[PluginEffect]:
-        is_new = self._groups.hear(now, sender, message)
-        yield from self._between.groups_changed(now) if is_new else []
+    def _on_groups(self, now: Nanos, sender: PeerId, message: MemberWants) -> Iterator[PluginEffect]:
+        is_new = self._groups.on_message(now, sender, message)
+        yield from self._between.on_groups_changed(now) if is_new else []
         slots = self._cluster.slots
         if slots and slots[0].active == self._cluster.me:
             for group, _ in message.groups:
                 yield from [self._cluster.send(sender, digest) for digest in self._repair.digests(group)]
 
-    def _due(self, now: Nanos, name: str) -> Iterator[PluginEffect]:
+    def _on_due(self, now: Nanos, name: str) -> Iterator[PluginEffect]:
         if name == REPAIR:
             yield from self._repair_all(now)
             return
@@ -207,7 +209,7 @@ class Sharing:
         yield from self._between.renew(now)
         yield Timer(now + beacon_ns, BEACON)
 
-    def _subscriptions_changed(self, now: Nanos, view: View) -> Iterator[PluginEffect]:
+    def _on_subscriptions_changed(self, now: Nanos, view: View) -> Iterator[PluginEffect]:
         before = self._groups.own
         yield from self._groups.update(now, view)
         groups = self._groups.own
@@ -215,9 +217,9 @@ class Sharing:
             self._repair.forget_streams()
             yield from self._groups.announce(now, tuple(group for group in before if group not in groups))
             if self._cluster.is_holder:
-                yield from self._between.groups_changed(now)
+                yield from self._between.on_groups_changed(now)
 
-    def _cluster_changed(self, now: Nanos) -> Iterator[PluginEffect]:
+    def _on_cluster_changed(self, now: Nanos) -> Iterator[PluginEffect]:
         me = self._cluster.me
         roles = tuple(slot.holders for slot in self._cluster.slots)
         if roles != self._roles:
@@ -231,7 +233,7 @@ class Sharing:
             if len(self._publications):
                 yield from self._publications.retry_now(now)
                 yield from self._repair.schedule(now)
-        yield from self._between.cluster_changed(now)
+        yield from self._between.on_cluster_changed(now)
 
     # ---------------------------------------------------------------- events
 
@@ -244,7 +246,7 @@ class Sharing:
         effects += self._publications.accept(event.id, self._cluster.my_trees)
         return effects + self._repair.schedule(now)
 
-    def _hear_event(self, now: Nanos, sender: PeerId, message: ClusterEvent) -> Iterator[PluginEffect]:
+    def _on_event(self, now: Nanos, sender: PeerId, message: ClusterEvent) -> Iterator[PluginEffect]:
         id_ = message.event.id
         born_ns = now - max(0, message.age_ns) - self._cluster.membership.round_trip_ns(sender) // 2
         logged = Logged(message.event, born_ns, message.home)
@@ -253,7 +255,7 @@ class Sharing:
         if sender == id_.publisher and trees:
             yield SendTo(sender, EventAccepted(id_, trees))
 
-    def _hear_tree_event(self, now: Nanos, sender: PeerId, message: TreeEvent) -> Iterator[PluginEffect]:
+    def _on_tree_event(self, now: Nanos, sender: PeerId, message: TreeEvent) -> Iterator[PluginEffect]:
         if not self._cluster.is_addressed(message):
             yield Notice("reroute", sender)
             return
@@ -294,7 +296,7 @@ class Sharing:
         if log.lacks and sender is not None:
             yield from self._repair.note_gap(now, entry.stream, sender)
         if cluster.my_trees:
-            yield from self._between.received(now, entry, tree, hops)
+            yield from self._between.on_event(now, entry, tree, hops)
 
     # ---------------------------------------------------------------- repair
 

@@ -35,17 +35,17 @@ LONGEST_GAP_NS: Nanos = 5 * SECOND
 """Limits of the time after which a second tree should bring an event. Between them the longest time so far counts."""
 MAX_HOPS = 64
 FORWARDED = 1 << 14
-"""How many of the events that were forwarded last are remembered."""
+"""The number of recently forwarded events that are remembered."""
 LATE = "late"
 
 
 class LateEvents:
-    """The events that came by one tree and are expected by another one."""
+    """The events that arrived by one tree and are expected by another one."""
 
     def __init__(self) -> None:
         self._due_ns: dict[tuple[TreeId, Stream, int], Nanos] = {}
         self._first_ns: dict[tuple[Stream, int], Nanos] = {}
-        """When each of them came first."""
+        """When each event first arrived."""
         self._gaps: dict[TreeId, Nanos] = {}
         """The longest time after which a tree brought an event."""
 
@@ -55,13 +55,13 @@ class LateEvents:
         self._first_ns.setdefault((entry.stream, entry.number), now)
         return Timer(due_ns, LATE)
 
-    def arrived(self, now: Nanos, tree_id: TreeId, entry: LogEntry) -> None:
+    def on_event(self, now: Nanos, tree_id: TreeId, entry: LogEntry) -> None:
         if self._due_ns.pop((tree_id, entry.stream, entry.number), None) is not None:
             gap_ns = now - self._first_ns.get((entry.stream, entry.number), now)
             self._gaps[tree_id] = max(self._gaps.get(tree_id, FIRST_GAP_NS), min(LONGEST_GAP_NS, gap_ns))
 
     def take(self, now: Nanos) -> list[tuple[TreeId, Stream, int]]:
-        """The events that did not come in time."""
+        """Remove and return the events that did not arrive in time."""
         late = [key for key, due_ns in self._due_ns.items() if due_ns <= now]
         for key in late:
             del self._due_ns[key]
@@ -82,7 +82,7 @@ class Trees:
         self._forwarded = Seen(FORWARDED)
         self._late = LateEvents()
 
-    def received(self, now: Nanos, entry: LogEntry, tree: int, hops: int) -> Iterator[PluginEffect]:
+    def on_event(self, now: Nanos, entry: LogEntry, tree: int, hops: int) -> Iterator[PluginEffect]:
         """Send a coordinator's new event to the trees, and to all members if it came by a tree."""
         group, logged = entry.group, entry.logged
         is_home = logged.home == self._cluster.name
@@ -98,7 +98,7 @@ class Trees:
 
     def pass_on(self, now: Nanos, entry: LogEntry, tree: int, sender: str, hops: int) -> Iterable[PluginEffect]:
         """Forward a copy that came by a tree to the other neighbours there."""
-        self._late.arrived(now, (entry.group, tree), entry)
+        self._late.on_event(now, (entry.group, tree), entry)
         return self._forward(now, entry, tree, sender, hops) if tree in self._cluster.my_trees else []
 
     def _forward(self, now: Nanos, entry: LogEntry, tree: int, sender: str, hops: int) -> Iterator[PluginEffect]:
@@ -129,7 +129,7 @@ class Trees:
                 for neighbour in self.neighbours(group, tree):
                     yield from self._cluster.send_to_cluster(HaveEvent(neighbour, tree, *stream, number))
 
-    def hear_offer(self, now: Nanos, sender: PeerId, offer: HaveEvent) -> Iterator[PluginEffect]:
+    def on_offer(self, now: Nanos, sender: PeerId, offer: HaveEvent) -> Iterator[PluginEffect]:
         """Fetch an event that a neighbour offers if this peer lacks it. Then its parent may be cut off."""
         if not self._cluster.is_addressed(offer):
             return
@@ -148,11 +148,11 @@ class Trees:
             yield Notice("reroute", sender)
             yield from self._places.join(now, group, tree, place.parent or "")
 
-    def groups_changed(self, now: Nanos) -> Iterable[PluginEffect]:
-        return self._places.groups_changed(now)
+    def on_groups_changed(self, now: Nanos) -> Iterable[PluginEffect]:
+        return self._places.on_groups_changed(now)
 
-    def cluster_changed(self, now: Nanos) -> Iterable[PluginEffect]:
-        return self._places.cluster_changed(now)
+    def on_cluster_changed(self, now: Nanos) -> Iterable[PluginEffect]:
+        return self._places.on_cluster_changed(now)
 
     def renew(self, now: Nanos) -> Iterator[PluginEffect]:
         """Renew the places. A cluster that only publishes has none, and sends digests to roots that may lack events."""
@@ -164,7 +164,7 @@ class Trees:
                     for neighbour in self.neighbours(group, tree):
                         yield from self._repair.tell_cluster(group, tree, neighbour)
 
-    def undelivered(self, now: Nanos, peer: PeerId, message: Any) -> Iterable[PluginEffect]:
+    def on_undelivered(self, now: Nanos, peer: PeerId, message: Any) -> Iterable[PluginEffect]:
         """Try the next backup of a cluster that does not answer; if there is none, look for another parent."""
         match message:
             case AskParents() | RemoveChild() | HaveEvent():

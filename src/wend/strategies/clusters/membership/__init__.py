@@ -1,1 +1,1 @@
-"""Who is in my cluster, who speaks for it, and whom it knows elsewhere."""
+"""Cluster membership: the members, the coordinators, and the directory of other clusters."""

@@ -1,4 +1,4 @@
-"""This peer's cluster, as the peer knows it: its name, its roster, and the messages that say so.
+"""This peer's cluster, as the peer knows it: its name, its roster, and the messages that carry them.
 
 All other parts read it. Only `Leadership` has it adopt another roster.
 """
@@ -29,7 +29,7 @@ from wend.strategies.clusters.membership.settings import ClusterSettings
 
 
 class ClusterState:
-    """The name and the roster, with what follows from them."""
+    """The name and the roster, with the values derived from them."""
 
     def __init__(self, me: PeerId, incarnation: int, settings: ClusterSettings) -> None:
         self.me = me
@@ -46,7 +46,7 @@ class ClusterState:
         """The roster's head; this peer itself if it has no roster."""
         self.digest = 0
         self.members: dict[PeerId, int] = {}
-        """With their incarnations, sorted by id."""
+        """The members with their incarnations, sorted by id."""
         self.peers: tuple[PeerId, ...] = ()
         self.slots: Slots = ()
         self.holders: tuple[PeerId, ...] = ()
@@ -56,13 +56,13 @@ class ClusterState:
         self.my_trees: tuple[int, ...] = ()
         self.my_backups: tuple[int, ...] = ()
         self.highest_term = 0
-        """The highest term of this cluster that this peer has heard of."""
+        """The highest term of this cluster that this peer knows."""
         self.stamp = 0
         """The stamp of the cluster's entry in the directory."""
         self.head_ns: Nanos = 0
-        """When this peer last heard the head itself."""
+        """When this peer last received a message from the head itself."""
         self.has_news = False
-        """Whether other plug-ins do not yet know of a change."""
+        """Whether a change has not been reported to other plug-ins yet."""
 
     @property
     def group(self) -> str:
@@ -78,10 +78,10 @@ class ClusterState:
         self.is_head, self.is_holder = roster.head == self.me, self.me in self.holders
         self.my_trees = tuple(tree for tree, slot in enumerate(roster.slots) if slot.active == self.me)
         self.my_backups = tuple(tree for tree, slot in enumerate(roster.slots) if self.me in slot.backups)
-        self.hear_term(roster.term)
+        self.note_term(roster.term)
         self.stamp = max(self.stamp, stamp)
 
-    def hear_term(self, term: int) -> None:
+    def note_term(self, term: int) -> None:
         self.highest_term = max(self.highest_term, term)
 
     def names_me(self, roster: Roster) -> bool:
@@ -118,14 +118,14 @@ class ClusterState:
         )
 
     def beacon(self, now: Nanos) -> HeadBeacon:
-        """The head's beacon, or the copy of it that another member passes on."""
+        """The head's beacon, or the copy of it that another member forwards."""
         beacon = HeadBeacon(self.name, self.agreement, self.term, self.head, self.digest, self.stamp)
         if not self.is_head:
             return replace(beacon, age_ns=max(0, now - self.head_ns))
         works, mute = self.multicast.verdict(now)
         return replace(beacon, works=works, mute=mute)
 
-    def beacon_of(self, term: int, head: PeerId) -> HeadBeacon:
+    def make_beacon(self, term: int, head: PeerId) -> HeadBeacon:
         """A beacon that only names another roster of this cluster."""
         return HeadBeacon(self.name, self.agreement, term, head)
 

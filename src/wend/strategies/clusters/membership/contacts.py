@@ -1,4 +1,4 @@
-"""The peers that this one knows in other clusters, and what it tells them about its own cluster (`directory.py`)."""
+"""The peers that this one knows in other clusters, and the directory that it shares with them (`directory.py`)."""
 
 from collections.abc import Container, Iterable, Iterator
 
@@ -23,7 +23,7 @@ MAX_CONTACTS = 64
 ASKED = 3
 """Contacts that a peer asks in one round."""
 MAX_PUSHED = 64
-"""Clusters to which a coordinator sends new slots at once; others hear of them by gossip."""
+"""Clusters to which a coordinator sends new slots at once; gossip informs the others."""
 MAX_LONELY = 32
 """Periods in which a coordinator that knows no other cluster asks a contact; then it does so less often."""
 MEASURE_PERIODS = 16
@@ -56,7 +56,7 @@ class ClusterContacts:
         self.awaits_contacts = contacts_follow and not self.contacts
 
     def add(self, peer: PeerId, first: bool = False) -> None:
-        """Add a contact; `first`: it is the next to ask."""
+        """Add a contact. `first`: ask it next."""
         if peer == self._cluster.me:
             self.awaits_contacts = False
         elif first:
@@ -84,7 +84,7 @@ class ClusterContacts:
         return chosen
 
     def _greet(self, peers: Iterable[PeerId]) -> list[PluginEffect]:
-        """Ask contacts who they are."""
+        """Send contacts a search for this cluster."""
         cluster = self._cluster
         strangers = (peer for peer in peers if peer not in cluster.members)
         return cluster.send(strangers, cluster.search()) if cluster.name else []
@@ -137,7 +137,8 @@ class ClusterContacts:
             yield from self._push([name for name in self.directory.slots if name != cluster.name])
 
     def _push(self, names: list[str]) -> Iterator[PluginEffect]:
-        """Tell the coordinators and backups of other clusters, on the trees that this peer coordinates."""
+        """Send this cluster's entry to coordinators and backups of other clusters, on the trees that this peer
+        coordinates."""
         cluster = self._cluster
         if len(names) > MAX_PUSHED:
             names = self._draw("push").sample(names, MAX_PUSHED)
@@ -172,7 +173,7 @@ class ClusterContacts:
         for peer in peers:
             yield from self._cluster.send((peer,), self.directory.digest(self._detector.next_number(now, peer)))
 
-    def hear_digest(self, now: Nanos, sender: PeerId, digest: DirectoryDigest) -> list[PluginEffect]:
+    def on_digest(self, now: Nanos, sender: PeerId, digest: DirectoryDigest) -> list[PluginEffect]:
         cluster = self._cluster
         if cluster.roster is None:
             return []
@@ -180,7 +181,8 @@ class ClusterContacts:
         return cluster.send((sender,), self.directory.answer(digest) if cluster.is_holder else own)
 
     def spread(self, entries: list[ClusterEntry], names: list[str], sender: PeerId) -> Iterator[PluginEffect]:
-        """Act on entries that changed the directory. The new clusters, which `names` lists, hear of this one at once.
+        """Act on entries that changed the directory. Send this cluster's entry to the new clusters, which `names`
+        lists.
 
         If another cluster sent the entries, an active coordinator passes them on inside its own cluster: the sender's
         list of coordinators may be old."""
@@ -193,7 +195,7 @@ class ClusterContacts:
             yield from cluster.send(cluster.holders, DirectoryEntries(tuple(entries)))
 
     def warn_successor(self, entries: tuple[ClusterEntry, ...], sender: PeerId) -> Iterator[PluginEffect]:
-        """If the entry of the sender's cluster has expired, tell it the last term, which a new head may not know."""
+        """If the entry of the sender's cluster has expired, send it the last term, which a new head may not know."""
         cluster = self._cluster
         for entry in entries:
             if self.directory.has_outlived(entry) and sender in holders_of(entry.slots):

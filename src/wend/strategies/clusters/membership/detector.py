@@ -1,8 +1,8 @@
-"""The failure detector of a cluster: who is silent, whom to probe, who is dead.
+"""The failure detector of a cluster: which peers are silent, which to probe, and which are dead.
 
 Detection time D: members send heartbeats every D/4. A peer that is silent for 0.55 D is suspected and gets four probes,
 D/10 apart. If it answers none, it is dead after 0.95 D, unless its round trip is longer than D/10. A tenth of a
-detection time is left for messages on their way.
+detection time remains for messages in transit.
 """
 
 from collections.abc import Iterable
@@ -64,7 +64,7 @@ class ClusterDetector:
         self.dead = {peer: None for peer in self.dead if peer in self._records}
 
     def hear(self, now: Nanos, peer: PeerId, age_ns: Nanos = 0) -> bool:
-        """Take note of a sign of life that is `age_ns` old. Returns whether the peer is not silent."""
+        """Record a sign of life that is `age_ns` old. Returns whether the peer is not silent."""
         record = self._records.get(peer)
         if record is None:
             return False
@@ -130,7 +130,7 @@ class ClusterDetector:
         return self._number
 
     def measure(self, now: Nanos, peer: PeerId, number: int) -> bool:
-        """Measure a round trip by an answer. False if the peer answers no probe."""
+        """Measure a round trip by an answer. Returns False if the answer belongs to no probe."""
         probe = self._probes.get(number)
         if probe is None or probe[0] != peer:
             return False

@@ -1,9 +1,9 @@
-"""The directory: which clusters there are, and who speaks for each. Coordinators and backups have one.
+"""The directory: all known clusters and their coordinators. Coordinators and backups have one.
 
 Each of them compares its directory with that of a random cluster, once per period: it sends a digest, gets the entries
-that it lacks and sends those that the other lacks. So news reaches all in a few periods, and the cost depends on the
-number of clusters, not on their members. When slots change, active coordinators tell the coordinators of the same tree
-in other clusters at once.
+that it lacks and sends those that the other lacks. So changes reach all in a few periods, and the cost depends on the
+number of clusters, not on their members. When slots change, active coordinators inform the coordinators of the same
+tree in other clusters at once.
 
 The head of a cluster raises the stamp of its entry once per period. If the stamp of an entry no longer grows, the
 cluster is gone, and the entry expires. An expired entry returns only with a higher stamp or term.
@@ -64,7 +64,7 @@ class ClusterDirectory:
         return expired is not None and entry.name not in self._entries and expired[:2] > entry.version[:2]
 
     def learn(self, now: Nanos, entry: ClusterEntry) -> bool:
-        """Store an entry if it is newer than the present one; whether the slots changed."""
+        """Store an entry if it is newer than the present one. Returns whether the slots changed."""
         present = self._entries.get(entry.name)
         if not self._lacks(entry.name, entry.version) or (present is None and len(self._entries) >= MAX_CLUSTERS):
             return False
@@ -112,7 +112,7 @@ class ClusterDirectory:
 
 
 MAX_LINKED = 8
-"""Up to so many clusters, each has links to every other."""
+"""The number of clusters up to which each has links to every other."""
 
 
 def coordinator_links(me: PeerId, mine: str, directory: Mapping[str, Slots]) -> tuple[PeerId, ...]:

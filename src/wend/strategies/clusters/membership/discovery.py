@@ -2,10 +2,9 @@
 
 A peer without a cluster searches in rounds, one per heartbeat period: by multicast, by contacts of any cluster, and by
 others that search for the same one. A contact answers with the coordinators of its own cluster; if it is one itself, it
-knows the directory and says who coordinates the cluster in question. If nobody knows the cluster, the peer begins it;
-of several peers that search at once, the one with the lowest id begins. Two peers may both begin it: then their
-clusters merge as after a partition.
-"""
+has the directory and names the coordinators of the cluster in question. If no peer knows the cluster, the peer begins
+it; of several peers that search at once, the one with the lowest id begins. Two peers may both begin it: then their
+clusters merge as after a partition."""
 
 from collections.abc import Iterable, Iterator
 
@@ -54,7 +53,7 @@ class ClusterDiscovery:
         return [*paths, Timer(now + 2 * self._cluster.detection_ns, NAME)]
 
     def name_after_peer(self, now: Nanos) -> list[PluginEffect]:
-        """Become a cluster of its own: no path came in time."""
+        """Name the cluster after this peer, because no path was traced in time."""
         return self.name(now, f"peer {self._cluster.me}")
 
     def name(self, now: Nanos, name: str | None) -> list[PluginEffect]:
@@ -78,7 +77,7 @@ class ClusterDiscovery:
             yield from cluster.send(seekers, cluster.beacon(now))
             return
         message = cluster.search()
-        if self._rounds % MULTICAST_ROUNDS == 1:  # if many begin at once, all of them hear it
+        if self._rounds % MULTICAST_ROUNDS == 1:  # if many begin at once, all of them receive it
             yield Multicast(cluster.group, message)
         contacts = self._contacts.next_contacts(ASKED)
         yield from cluster.send(dict.fromkeys((*contacts, *sorted(seekers)[:ASKED])), message)
@@ -98,7 +97,7 @@ class ClusterDiscovery:
         else:
             limit = USUAL if self._contacts.contacts else ALONE
         if self._rounds % (HOPEFUL // 2) == 0:
-            self._merge.targets.clear()  # they may be gone: find others
+            self._merge.targets.clear()  # they may have left: find other members
         return self._rounds > limit
 
     def _add_seeker(self, cluster: str, peer: PeerId) -> None:
@@ -110,10 +109,10 @@ class ClusterDiscovery:
     def _seekers_of(self, cluster: str, without: PeerId) -> tuple[PeerId, ...]:
         return tuple(peer for peer in self._seekers.get(cluster, ()) if peer != without)
 
-    def hear_search(self, now: Nanos, sender: PeerId, message: ClusterSearch) -> Iterable[PluginEffect]:
+    def on_search(self, now: Nanos, sender: PeerId, message: ClusterSearch) -> Iterable[PluginEffect]:
         cluster, directory = self._cluster, self._contacts.directory
         if message.cluster == cluster.name:
-            return self._hear_own_search(now, sender, message)
+            return self._on_own_search(now, sender, message)
         self._add_seeker(message.cluster, sender)
         self._contacts.add(sender)
         answer = SearchAnswer(
@@ -125,7 +124,7 @@ class ClusterDiscovery:
         )
         return cluster.send((sender,), answer)
 
-    def _hear_own_search(self, now: Nanos, sender: PeerId, message: ClusterSearch) -> Iterator[PluginEffect]:
+    def _on_own_search(self, now: Nanos, sender: PeerId, message: ClusterSearch) -> Iterator[PluginEffect]:
         cluster = self._cluster
         if reason := cluster.mismatch(message.cluster, message.agreement):
             yield Refuse(sender, reason)
@@ -138,7 +137,7 @@ class ClusterDiscovery:
         yield from self._leadership.restart(now, sender, message.incarnation)
         yield from cluster.send((sender,), cluster.beacon(now))
 
-    def hear_answer(self, now: Nanos, sender: PeerId, message: SearchAnswer) -> Iterator[PluginEffect]:
+    def on_answer(self, now: Nanos, sender: PeerId, message: SearchAnswer) -> Iterator[PluginEffect]:
         cluster = self._cluster
         if message.asked != cluster.name:
             yield Refuse(sender, "answer-other-cluster")
@@ -146,7 +145,7 @@ class ClusterDiscovery:
         yield from self._exceed_term(now, message)
         for entry in message.entries:
             if entry.name == cluster.name:
-                yield from self._hear_own_entry(now, entry, sender)
+                yield from self._on_own_entry(now, entry, sender)
             else:
                 yield from self._contacts.meet(now, entry, sender)
         if cluster.roster is None:
@@ -158,14 +157,14 @@ class ClusterDiscovery:
     def _exceed_term(self, now: Nanos, message: SearchAnswer) -> Iterable[PluginEffect]:
         """Take a higher term if the sender knew this cluster in the same or a higher term before its entry expired."""
         cluster = self._cluster
-        cluster.hear_term(message.term)
+        cluster.note_term(message.term)
         if cluster.term > message.term:
             return []
         if cluster.is_head:
             return self._leadership.write(now)
         return cluster.send((cluster.head,), message) if cluster.is_holder else []
 
-    def _hear_own_entry(self, now: Nanos, entry: ClusterEntry, sender: PeerId) -> Iterator[PluginEffect]:
+    def _on_own_entry(self, now: Nanos, entry: ClusterEntry, sender: PeerId) -> Iterator[PluginEffect]:
         cluster = self._cluster
         if cluster.roster is not None:
             yield from self._merge.compare(now, entry, sender)

@@ -1,4 +1,4 @@
-"""Heartbeats and beacons: how members know that the others live, and that they have the same roster.
+"""Heartbeats and beacons: how members detect that the others are alive and have the same roster.
 
 Each member sends a heartbeat to the head, once per period, and gets its beacon. Coordinators and backups send each
 other heartbeats, too, so each of them knows which of its predecessors in the succession live. There are no other
@@ -6,8 +6,8 @@ heartbeats, so a member's control traffic does not grow with the cluster, and th
 
 The beacon carries a digest of the roster, so that a member that missed the roster asks for it.
 
-If a member does not hear a live head, coordinators and backups that hear both pass heartbeats and beacons on. A beacon
-that they pass on says how old it is, so no peer takes a dead head for alive because others repeat its beacon.
+If a member does not receive beacons of a live head, coordinators and backups that reach both forward heartbeats and
+beacons. A forwarded beacon carries its age, so a dead head does not seem alive because others repeat its beacon.
 """
 
 from collections.abc import Iterable, Iterator
@@ -39,7 +39,7 @@ LOOK = 8
 
 
 class Heartbeats:
-    """Sends heartbeats or beacons, and acts on those of others."""
+    """Sends heartbeats or beacons, and acts on those of other members."""
 
     def __init__(self, cluster: ClusterState, detector: ClusterDetector, leadership: Leadership, merge: Merge) -> None:
         self._cluster = cluster
@@ -93,17 +93,17 @@ class Heartbeats:
         self._looks += 1
         return cluster.send(lost[place : place + 1], beacon)
 
-    def hear_beat(self, now: Nanos, sender: PeerId, beat: MemberBeat) -> Iterable[PluginEffect]:
-        return self._take_beat(now, sender, beat, sender)
+    def on_beat(self, now: Nanos, sender: PeerId, beat: MemberBeat) -> Iterable[PluginEffect]:
+        return self._on_any_beat(now, sender, beat, sender)
 
-    def hear_passed_beat(self, now: Nanos, sender: PeerId, message: PassedBeat) -> Iterable[PluginEffect]:
+    def on_passed_beat(self, now: Nanos, sender: PeerId, message: PassedBeat) -> Iterable[PluginEffect]:
         if sender not in self._cluster.members or not self._cluster.is_head:
             return []
         if reason := self._cluster.mismatch(message.beat.cluster, message.beat.agreement):
             return [Refuse(sender, reason)]
-        return self._take_beat(now, message.member, message.beat, sender)
+        return self._on_any_beat(now, message.member, message.beat, sender)
 
-    def _take_beat(self, now: Nanos, member: PeerId, beat: MemberBeat, sender: PeerId) -> Iterator[PluginEffect]:
+    def _on_any_beat(self, now: Nanos, member: PeerId, beat: MemberBeat, sender: PeerId) -> Iterator[PluginEffect]:
         cluster = self._cluster
         if cluster.roster is None or member == cluster.me:
             return
@@ -132,7 +132,7 @@ class Heartbeats:
             yield from cluster.send((cluster.head,), PassedBeat(member, beat))
 
     def _correct(self, now: Nanos, member: PeerId, beat: MemberBeat) -> Iterable[PluginEffect]:
-        """Tell a member of this peer's roster if it has another one."""
+        """Send a member this peer's roster if it has another one."""
         cluster = self._cluster
         if (beat.term, beat.head) == (cluster.term, cluster.head):
             return []
@@ -142,19 +142,19 @@ class Heartbeats:
             return cluster.send((member,), cluster.roster_message())
         return cluster.send((member,), cluster.beacon(now)) if beat.head != cluster.head else []
 
-    def hear_beacon(self, now: Nanos, sender: PeerId, beacon: HeadBeacon) -> Iterable[PluginEffect]:
+    def on_beacon(self, now: Nanos, sender: PeerId, beacon: HeadBeacon) -> Iterable[PluginEffect]:
         cluster = self._cluster
         if beacon.by_multicast and sender == beacon.head:
             cluster.multicast.hear(now, sender)
         if cluster.roster is None:
-            cluster.hear_term(beacon.term)
+            cluster.note_term(beacon.term)
             requests = self._merge.ask_admission(now, beacon.head)
             return [*requests, *self._merge.ask_admission(now, sender)]  # the sender passes requests on to the head
         if (beacon.term, beacon.head) == (cluster.term, cluster.head):
-            return self._hear_own_beacon(now, sender, beacon)
+            return self._on_own_beacon(now, sender, beacon)
         return self._merge.resolve(now, beacon.term, beacon.head, sender)
 
-    def _hear_own_beacon(self, now: Nanos, sender: PeerId, beacon: HeadBeacon) -> Iterator[PluginEffect]:
+    def _on_own_beacon(self, now: Nanos, sender: PeerId, beacon: HeadBeacon) -> Iterator[PluginEffect]:
         cluster = self._cluster
         if cluster.is_head or (sender != beacon.head and sender not in cluster.members):
             return
@@ -168,24 +168,24 @@ class Heartbeats:
         if beacon.digest != cluster.digest:
             yield from self._merge.ask_roster(sender)
 
-    def hear_roster(self, now: Nanos, sender: PeerId, message: RosterUpdate) -> Iterable[PluginEffect]:
+    def on_roster(self, now: Nanos, sender: PeerId, message: RosterUpdate) -> Iterable[PluginEffect]:
         cluster, new = self._cluster, message.roster
         if message.by_multicast and sender == new.head:
             cluster.multicast.hear(now, sender)
         if sender not in cluster.members and not self._merge.expects(sender):
             if sender != new.head:
                 return [Refuse(sender, "slots-of-nonmember")]
-            return self.hear_beacon(now, sender, cluster.beacon_of(new.term, new.head))  # ask it before believing it
+            return self.on_beacon(now, sender, cluster.make_beacon(new.term, new.head))  # ask it before believing it
         if (new.term, new.head) == (cluster.term, cluster.head):
-            return self._hear_same_term(now, sender, message)
+            return self._on_same_term(now, sender, message)
         if cluster.names_me(new) and new.term > cluster.term:
             return self._leadership.adopt(now, new, message.stamp)
         if cluster.roster is None:
-            cluster.hear_term(new.term)
+            cluster.note_term(new.term)
             return self._merge.ask_admission(now, new.head)
         return self._merge.resolve(now, new.term, new.head, sender)
 
-    def _hear_same_term(self, now: Nanos, sender: PeerId, message: RosterUpdate) -> Iterable[PluginEffect]:
+    def _on_same_term(self, now: Nanos, sender: PeerId, message: RosterUpdate) -> Iterable[PluginEffect]:
         cluster, new = self._cluster, message.roster
         if digest_of(new) == cluster.digest:
             return []
@@ -193,13 +193,13 @@ class Heartbeats:
             return [Refuse(sender, "slots-disagree")]
         return self._leadership.adopt(now, new, message.stamp) if cluster.names_me(new) else []
 
-    def hear_request(self, now: Nanos, sender: PeerId, message: RosterRequest) -> list[PluginEffect]:
+    def on_request(self, now: Nanos, sender: PeerId, message: RosterRequest) -> list[PluginEffect]:
         cluster = self._cluster
         if message.cluster != cluster.name or cluster.roster is None:
             return []
         return cluster.send((sender,), cluster.roster_message())
 
-    def hear_multicast(self, now: Nanos, sender: PeerId, message: MulticastProbe) -> list[PluginEffect]:
+    def on_multicast(self, now: Nanos, sender: PeerId, message: MulticastProbe) -> list[PluginEffect]:
         if message.cluster != self._cluster.name:
             return [Refuse(sender, "other-cluster")]
         self._cluster.multicast.hear(now, sender)

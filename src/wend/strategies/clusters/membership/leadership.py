@@ -1,4 +1,4 @@
-"""Who heads the cluster, and what the head writes (`election.py` has the rule).
+"""The head of the cluster and the rosters that it writes (`election.py` has the rule).
 
 The head writes a roster when members join, leave, die or restart, and sends it to all members. It collects joins for a
 moment, so that many joins make one roster. A detection time later new backups have the state of their slots, and the
@@ -50,10 +50,10 @@ class Leadership:
         self._adopted_ns: Nanos = 0
         self._take_over_ns: Nanos | None = None
         self._is_small = False
-        """Whether the cluster has fewer members than trees, and the head has said so."""
+        """Whether the cluster has fewer members than trees, and the head has reported it."""
 
     def begin(self, now: Nanos) -> Iterator[PluginEffect]:
-        """Be the first member."""
+        """Begin the cluster as its first member."""
         cluster = self._cluster
         slots = election.first_slots(cluster.me, self._coordinators)
         yield from self.adopt(now, Roster(1, cluster.me, ((cluster.me, cluster.incarnation),), slots), 0)
@@ -83,7 +83,7 @@ class Leadership:
     def write(self, now: Nanos, ready: bool = False) -> Iterator[PluginEffect]:
         """Write the next roster, as the head or as its successor, and send it to all members.
 
-        Coordinators, backups and members that hear no multicast get it by unicast, too."""
+        Coordinators, backups and members without multicast get it by unicast, too."""
         cluster, test = self._cluster, self._cluster.multicast
         members, joiners = self._next_members(), self._joiners
         cluster.highest_term += 1
@@ -145,12 +145,12 @@ class Leadership:
         return self.write(now) if self._cluster.is_head and self._joiners else []
 
     def restart(self, now: Nanos, member: PeerId, incarnation: int) -> Iterable[PluginEffect]:
-        """Take note of a member's incarnation, which is a higher one if the member has restarted."""
+        """Record a member's incarnation, which is higher if the member has restarted."""
         if incarnation <= self._cluster.members.get(member, incarnation):
             return []
         return self.admit(now, member, incarnation) if self._cluster.is_head else self._remove(now, member)
 
-    def hear_leave(self, now: Nanos, sender: PeerId, message: MemberLeave) -> Iterable[PluginEffect]:
+    def on_leave(self, now: Nanos, sender: PeerId, message: MemberLeave) -> Iterable[PluginEffect]:
         cluster = self._cluster
         if message.cluster != cluster.name or cluster.members.get(sender) != message.incarnation:
             return []
@@ -186,10 +186,10 @@ class Leadership:
             out += cluster.send((peer,), MemberProbe(detector.next_number(now, peer)))
         return [*out, *self._elect(now)] if died else out
 
-    def hear_probe(self, now: Nanos, sender: PeerId, message: MemberProbe) -> list[PluginEffect]:
+    def on_probe(self, now: Nanos, sender: PeerId, message: MemberProbe) -> list[PluginEffect]:
         return self._cluster.send((sender,), MemberAnswer(message.number, self._cluster.incarnation))
 
-    def hear_answer(self, now: Nanos, sender: PeerId, message: MemberAnswer) -> Iterable[PluginEffect]:
+    def on_answer(self, now: Nanos, sender: PeerId, message: MemberAnswer) -> Iterable[PluginEffect]:
         if not self._detector.measure(now, sender, message.number):
             return []
         if message.incarnation == self._cluster.members.get(sender):
@@ -197,7 +197,7 @@ class Leadership:
         return self.restart(now, sender, message.incarnation)
 
     def _elect(self, now: Nanos) -> Iterable[PluginEffect]:
-        """Act on the dead if it is this peer's turn."""
+        """Replace dead members if it is this peer's turn."""
         cluster, dead = self._cluster, self._detector.dead
         if cluster.roster is None or not dead:
             return []

@@ -1,7 +1,7 @@
 """How a peer gets from its roster, or from none, to the roster that wins.
 
-After a partition a head sends its beacon to lost members, one after the other. A peer that hears of a roster that wins
-over its own asks the head of that roster to add it. A head whose roster loses tells its members.
+After a partition a head sends its beacon to lost members, one after the other. A peer that learns of a roster that wins
+over its own asks the head of that roster to add it. A head whose roster loses informs its members.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ MAX_TARGETS = 16
 
 
 class Merge:
-    """Asks for rosters that win, and tells others of rosters that lose."""
+    """Requests rosters that win, and informs peers whose rosters lose."""
 
     def __init__(self, cluster: ClusterState, leadership: Leadership) -> None:
         self._cluster = cluster
@@ -32,7 +32,7 @@ class Merge:
         self._asked: dict[PeerId, None] = {}
         """Peers that this one asked for their roster."""
         self._refuted_ns: dict[PeerId, Nanos] = {}
-        """When this peer last told each of them that its roster loses."""
+        """When this peer last informed each peer that its roster loses."""
 
     def expects(self, peer: PeerId) -> bool:
         """Whether this peer asked another one for its roster."""
@@ -61,10 +61,10 @@ class Merge:
         return self._refute(now, source)
 
     def follow(self, now: Nanos, term: int, head: PeerId, source: PeerId) -> Iterator[PluginEffect]:
-        """Ask for a roster that wins over this peer's own: its head, and the peer that told of it."""
+        """Request a roster that wins over this peer's own from its head and from the peer that reported it."""
         cluster = self._cluster
-        cluster.hear_term(term)
-        if head == cluster.me:  # an earlier incarnation wrote it, or a lying peer: a higher term settles that
+        cluster.note_term(term)
+        if head == cluster.me:  # written by an earlier incarnation or forged: a higher term settles it
             yield from self._leadership.write(now) if cluster.is_head else []
             return
         if self._winner is not None and not election.wins(term, head, *self._winner[:2]):
@@ -74,7 +74,7 @@ class Merge:
         if source != head:
             yield from self.ask_roster(source)
         if cluster.is_head:
-            yield from cluster.send(cluster.members, cluster.beacon_of(term, head))
+            yield from cluster.send(cluster.members, cluster.make_beacon(term, head))
 
     def ask_winner(self, now: Nanos) -> Iterable[PluginEffect]:
         """Once per heartbeat period: ask the head of the roster that wins again."""
@@ -86,11 +86,11 @@ class Merge:
             return self.ask_head(now, head)
         self._winner = None
         if is_ahead and self._cluster.is_head:
-            return self._leadership.write(now)  # no peer answers for that roster: this one wins again
+            return self._leadership.write(now)  # no peer has confirmed that roster: this one wins again
         return []
 
     def _refute(self, now: Nanos, peer: PeerId) -> list[PluginEffect]:
-        """Tell a peer that its roster loses, once per period."""
+        """Inform a peer that its roster loses, once per period."""
         last_ns = self._refuted_ns.get(peer)
         is_due = last_ns is None or now - last_ns >= self._cluster.period_ns
         put(self._refuted_ns, peer, now if is_due or last_ns is None else last_ns, MAX_ASKED)

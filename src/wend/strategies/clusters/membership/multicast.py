@@ -1,8 +1,8 @@
 """The multicast test: whether a peer's multicast reaches all members of its cluster.
 
-A peer cannot find that out alone. Each member multicasts a probe now and then, and says in its heartbeats whether it
-hears any multicast, and which members it does not hear although their probes are due (`mute`). The head combines these
-reports and says in its beacon whose multicast reaches all members. In a larger cluster each member sends fewer probes,
+A peer cannot detect that alone. Each member multicasts a probe now and then, and reports in its heartbeats whether it
+receives any multicast, and the members whose probes are missing (`mute`). The head combines these reports and announces
+in its beacon whose multicast reaches all members. In a larger cluster each member sends fewer probes,
 so the number of probes that a member receives does not grow with the cluster.
 
 A peer's multicast counts as reaching all members only after the head has heard it. A new member does not hold the
@@ -25,7 +25,7 @@ DEAF = 6
 
 
 class MulticastTest:
-    """Gathers what members hear by multicast, and what the head makes of it."""
+    """Collects the reports of received multicasts, and the head's verdict on them."""
 
     def __init__(self, me: PeerId, detection_ns: Nanos) -> None:
         self._me = me
@@ -33,7 +33,7 @@ class MulticastTest:
         self._heard_ns: dict[PeerId, Nanos] = {}
         """When this peer last heard the multicast of each member."""
         self._others: dict[PeerId, Nanos] = {}
-        """Since when each other peer is a member."""
+        """The time at which each other peer became a member."""
         self._mute: tuple[PeerId, ...] = ()
         self._mute_ns: Nanos = 0
         """When to look again for members whose multicast does not come."""
@@ -47,11 +47,11 @@ class MulticastTest:
         self._since_ns: Nanos = 0
         """Since when it does not reach all; if it never did, since when there are other members."""
         self._notice: bool | None = None
-        """Whether this peer's multicast works, as it last said."""
+        """Whether this peer's multicast works, as last reported."""
 
     @property
     def _interval_ns(self) -> Nanos:
-        """Between two probes of this peer."""
+        """The time between two probes of this peer."""
         return self._detection_ns * max(PROBES, len(self._others) + 1) // PROBES
 
     @property
@@ -78,12 +78,12 @@ class MulticastTest:
         return True
 
     def hear(self, now: Nanos, sender: PeerId) -> None:
-        """Take note of a member's multicast."""
+        """Record a member's multicast."""
         if sender in self._others:
             self._heard_ns[sender] = now
 
     def hears_from(self, now: Nanos, peer: PeerId) -> bool:
-        """Whether the multicast of a member came in the last heartbeat periods."""
+        """Whether a multicast of the member arrived in the last heartbeat periods."""
         return now - self._heard_ns.get(peer, now - self._detection_ns) < beat_period(self._detection_ns) * 8 // 5
 
     def hears(self, now: Nanos) -> bool:
@@ -92,7 +92,7 @@ class MulticastTest:
     def mute_members(self, now: Nanos) -> tuple[PeerId, ...]:
         if now >= self._mute_ns:
             self._mute_ns, horizon = now + self._detection_ns, now - self._horizon_ns
-            others = self._others.items() if self.hears(now) else ()  # else `hears` says it all
+            others = self._others.items() if self.hears(now) else ()  # else `hears` reports it
             silent = [peer for peer, since in others if max(since, self._heard_ns.get(peer, since)) < horizon]
             self._mute = tuple(silent[:MAX_NAMED])
         return self._mute
@@ -104,7 +104,7 @@ class MulticastTest:
                 self._reached_ns = now
 
     def forget_reports(self) -> None:
-        """Drop the reports: another peer is the head."""
+        """Drop the reports, because another peer is the head."""
         self._reports = {}
         self._reached_ns = None
 
@@ -132,7 +132,8 @@ class MulticastTest:
         return beat.hears if beat is not None and due else not due
 
     def judge(self, now: Nanos, works: bool, mute: Iterable[PeerId]) -> bool | None:
-        """Adopt the head's verdict. Returns whether this peer's multicast works if it has to say so now, else None."""
+        """Adopt the head's verdict. Returns whether this peer's multicast works if it is time to report it, else
+        None."""
         before, self.works = self.works, bool(self._others) and works and self._me not in mute
         if before and not self.works:
             self._since_ns = now

@@ -1,4 +1,4 @@
-"""`clusters`: the peers of one routing domain, behind coordinators that speak for them (esposito, section 3).
+"""`clusters`: the peers of one routing domain, represented by coordinators (esposito, section 3).
 
 Peers with the same cluster name are members of one cluster. All members know each other. For each tree between clusters
 one of them is the active coordinator, and some are its backups. Coordinators and backups also know the directory of
@@ -69,7 +69,7 @@ MAX_UNANSWERED = 256
 
 
 class Clusters(Membership):
-    """Knows who belongs to this peer's cluster, and who speaks for it and for other clusters."""
+    """Knows the members of this peer's cluster, and the coordinators of this and other clusters."""
 
     settings: ClassVar[type[Settings]] = ClusterSettings
     messages: ClassVar[Any] = ClusterMessage
@@ -89,22 +89,22 @@ class Clusters(Membership):
         self._heartbeats = heartbeats = Heartbeats(cluster, detector, leadership, merge)
         self._discovery = discovery = ClusterDiscovery(cluster, contacts, leadership, merge)
         self._unanswered: dict[PeerId, Nanos] = {}
-        """When each peer last left a message of some plug-in without an answer."""
+        """When each peer last failed to answer a message of some plug-in."""
         self._has_left = False
-        self._hear: dict[type, Callable[[Nanos, PeerId, Any], Iterable[PluginEffect]]] = {
-            ClusterSearch: discovery.hear_search,
-            SearchAnswer: discovery.hear_answer,
-            MemberBeat: heartbeats.hear_beat,
-            PassedBeat: heartbeats.hear_passed_beat,
-            HeadBeacon: heartbeats.hear_beacon,
-            RosterRequest: heartbeats.hear_request,
-            RosterUpdate: heartbeats.hear_roster,
-            MulticastProbe: heartbeats.hear_multicast,
-            MemberProbe: leadership.hear_probe,
-            MemberAnswer: leadership.hear_answer,
-            MemberLeave: leadership.hear_leave,
-            DirectoryDigest: contacts.hear_digest,
-            DirectoryEntries: self._hear_entries,
+        self._handlers: dict[type, Callable[[Nanos, PeerId, Any], Iterable[PluginEffect]]] = {
+            ClusterSearch: discovery.on_search,
+            SearchAnswer: discovery.on_answer,
+            MemberBeat: heartbeats.on_beat,
+            PassedBeat: heartbeats.on_passed_beat,
+            HeadBeacon: heartbeats.on_beacon,
+            RosterRequest: heartbeats.on_request,
+            RosterUpdate: heartbeats.on_roster,
+            MulticastProbe: heartbeats.on_multicast,
+            MemberProbe: leadership.on_probe,
+            MemberAnswer: leadership.on_answer,
+            MemberLeave: leadership.on_leave,
+            DirectoryDigest: contacts.on_digest,
+            DirectoryEntries: self._on_entries,
         }
         self._timers: dict[str, Callable[[Nanos], Iterable[PluginEffect]]] = {
             NAME: discovery.name_after_peer,
@@ -117,7 +117,7 @@ class Clusters(Membership):
             GOSSIP: contacts.gossip,
         }
 
-    # ---------------------------------------------------------------- what other plug-ins ask
+    # ---------------------------------------------------------------- queries of other plug-ins
 
     @property
     def cluster(self) -> str:
@@ -156,7 +156,7 @@ class Clusters(Membership):
 
     @property
     def multicast_works(self) -> bool:
-        """Whether this peer's multicast reaches all live members, as they say."""
+        """Whether this peer's multicast reaches all live members, by their reports."""
         return self._cluster.multicast.works
 
     def round_trip_ns(self, peer: PeerId) -> Nanos:
@@ -207,7 +207,7 @@ class Clusters(Membership):
     def _dispatch(self, now: Nanos, event: PluginInput) -> Iterable[PluginEffect]:
         match event:
             case Heard(sender, message):
-                return self._take(now, sender, message)
+                return self._on_message(now, sender, message)
             case Due(name):
                 return self._timers[name](now)
             case Begun(contacts, contacts_follow):
@@ -224,7 +224,7 @@ class Clusters(Membership):
                 return self._leave()
         return []
 
-    def _take(self, now: Nanos, sender: PeerId, message: Any) -> Iterable[PluginEffect]:
+    def _on_message(self, now: Nanos, sender: PeerId, message: Any) -> Iterable[PluginEffect]:
         self._unanswered.pop(sender, None)
         if sender == self.me or is_invalid(message, self._trees):
             return [Refuse(sender, "invalid-message", type(message).__name__)]
@@ -234,7 +234,7 @@ class Clusters(Membership):
             reason = self._cluster.mismatch(message.cluster, message.agreement)
             if reason is not None:
                 return [Refuse(sender, reason)]
-        return self._hear[type(message)](now, sender, message)
+        return self._handlers[type(message)](now, sender, message)
 
     def _beat(self, now: Nanos) -> list[PluginEffect]:
         limit = now - self._cluster.detection_ns
@@ -247,7 +247,7 @@ class Clusters(Membership):
         leave = MemberLeave(cluster.name, cluster.incarnation)
         return cluster.send(dict.fromkeys((cluster.head, *cluster.holders)), leave)
 
-    def _hear_entries(self, now: Nanos, sender: PeerId, message: DirectoryEntries) -> Iterator[PluginEffect]:
+    def _on_entries(self, now: Nanos, sender: PeerId, message: DirectoryEntries) -> Iterator[PluginEffect]:
         cluster, contacts = self._cluster, self._contacts
         if message.number:
             self._detector.measure(now, sender, message.number)
@@ -281,13 +281,13 @@ class LinkedClusters(Clusters):
 
     def __init__(self, config: PeerConfig) -> None:
         super().__init__(config)
-        self._linked: tuple[PeerId, ...] = ()
+        self._linked_peers: tuple[PeerId, ...] = ()
         """The coordinators to which this peer has links."""
 
     def handle(self, now: Nanos, event: PluginInput, view: View | None = None) -> list[PluginEffect]:
         out = super().handle(now, event, view)
         if Changed(CLUSTER) not in out:
             return out
-        before, self._linked = self._linked, coordinator_links(self.me, self.cluster, self.directory)
-        ends: list[PluginEffect] = [EndLink(peer) for peer in before if peer not in self._linked]
-        return [*ends, *(MakeLink(peer, ()) for peer in self._linked if peer not in before), *out]
+        before, self._linked_peers = self._linked_peers, coordinator_links(self.me, self.cluster, self.directory)
+        ends: list[PluginEffect] = [EndLink(peer) for peer in before if peer not in self._linked_peers]
+        return [*ends, *(MakeLink(peer, ()) for peer in self._linked_peers if peer not in before), *out]
