@@ -50,7 +50,7 @@ class _Ages(Observer):
     def __init__(self) -> None:
         self.delivered_in_time = 0
 
-    def delivered(self, effect: Deliver) -> None:
+    def on_delivered(self, effect: Deliver) -> None:
         self.delivered_in_time += effect.age_ns <= DEADLINE_MS * MS
 
 

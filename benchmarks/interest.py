@@ -40,10 +40,10 @@ class Client:
     def deliver(self, handle: int, effect: Deliver) -> None:
         raise NotImplementedError
 
-    def missed(self, handle: int, counts: dict[MissedCode, int]) -> None:
+    def on_missed(self, handle: int, counts: dict[MissedCode, int]) -> None:
         raise NotImplementedError
 
-    def replaced(self, handle: int) -> None:
+    def on_replaced(self, handle: int) -> None:
         raise NotImplementedError
 
 

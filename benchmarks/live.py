@@ -61,11 +61,11 @@ async def _wend(seconds: float) -> float:
     count = Count(seconds)
 
     class Ping(Observer):
-        def delivered(self, effect: Deliver) -> None:
+        def on_delivered(self, effect: Deliver) -> None:
             there.publish(Publication({"topic": "pong"}, b"payload"))
 
     class Pong(Observer):
-        def delivered(self, effect: Deliver) -> None:
+        def on_delivered(self, effect: Deliver) -> None:
             if count.one_more():
                 here.publish(Publication({"topic": "ping"}, b"payload"))
 

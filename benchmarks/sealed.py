@@ -41,7 +41,7 @@ class _Arrivals(Observer):
         self.wanted = 0
         self.there = asyncio.Event()
 
-    def delivered(self, effect: Deliver) -> None:
+    def on_delivered(self, effect: Deliver) -> None:
         self.count += 1
         if self.count >= self.wanted:
             self.there.set()

@@ -431,7 +431,7 @@ class DeliveryObserver(Observer):
         self._harness = harness
         self._peer = peer
 
-    def delivered(self, effect: Deliver) -> None:
+    def on_delivered(self, effect: Deliver) -> None:
         self._harness.delivered(self._peer, effect)
 
 

@@ -192,7 +192,7 @@ def revoke(
     if not serials:  # a name may consist of digits
         if not is_number:
             raise ConfigError(f"{folder} knows no valid certificate or token of {who!r}; give the serial number")
-        serial = key_files.as_serial(who)
+        serial = key_files.parse_serial(who)
         if serial is None:
             raise ConfigError(f"a serial number is in 1..{certificates.MAX_SERIAL}, got {who[:100]}")
         serials = [(serial, "by serial number")]

@@ -290,7 +290,7 @@ def _now(comparison: "Comparison") -> "list[RenderableType]":
         return [_waiting(comparison), "", "", "", ""]
     if done < 0:
         return [f"finding routes, publishing starts in {-done:.0f} s", "", "", "", ""]
-    down = " ".join(f"{a}-{b}" for a, b in comparison.down_now()) or "none"
+    down = " ".join(f"{a}-{b}" for a, b in comparison.down_links()) or "none"
     recent = list(comparison.incidents)[-_SHOWN_INCIDENTS:]
     lines: list[Any] = [f"{progress(comparison)}   links down now: {down}"]
     lines += [_incident(i, comparison.origin_ns + world.begin_ns) for i in recent]

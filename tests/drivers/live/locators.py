@@ -80,10 +80,10 @@ class Place:
     def on_same_id(self, address: Address) -> None:
         self.same_id.append(address)
 
-    def admits(self, peer: PeerId) -> bool:
+    def may_link(self, peer: PeerId) -> bool:
         return not self.closed
 
-    def wants(self, peer: PeerId) -> bool:
+    def wants_link(self, peer: PeerId) -> bool:
         return True
 
     def is_silent(self, peer: PeerId) -> bool:

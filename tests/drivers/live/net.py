@@ -51,16 +51,16 @@ class Record(Observer):
         self.notices: list[Notice] = []
         self.link_changes: list[tuple[PeerId, bool]] = []
 
-    def delivered(self, effect: Deliver) -> None:
+    def on_delivered(self, effect: Deliver) -> None:
         self.deliveries.append(effect)
 
-    def published(self, receipt: Receipt) -> None:
+    def on_published(self, receipt: Receipt) -> None:
         self.receipts.append(receipt)
 
-    def noticed(self, notice: Notice) -> None:
+    def on_notice(self, notice: Notice) -> None:
         self.notices.append(notice)
 
-    def link_changed(self, neighbour: PeerId, up: bool) -> None:
+    def on_link_change(self, neighbour: PeerId, up: bool) -> None:
         self.link_changes.append((neighbour, up))
 
 

@@ -47,15 +47,15 @@ def test_metrics_count_events_that_had_time_to_arrive() -> None:
     (topic,) = world.topics
     meter = Meter(world)
     old, new = EventId(topic.publisher, 1, 1), EventId(topic.publisher, 1, 2)
-    meter.published(old, Flight(0, topic))
-    meter.published(new, Flight(10 * SECOND, topic))
-    meter.sent_data(old, 2)
-    meter.sent_data(new, 1)
-    meter.sent_control("acks")
+    meter.on_published(old, Flight(0, topic))
+    meter.on_published(new, Flight(10 * SECOND, topic))
+    meter.count_data(old, 2)
+    meter.count_data(new, 1)
+    meter.count_control("acks")
     first, second, *_ = topic.subscribers
-    meter.delivered(old, first, world.deadline_ns(topic.publisher, first))
-    meter.delivered(old, first, 1)
-    meter.delivered(old, second, 60 * SECOND)
+    meter.on_delivered(old, first, world.deadline_ns(topic.publisher, first))
+    meter.on_delivered(old, first, 1)
+    meter.on_delivered(old, second, 60 * SECOND)
     meter.settle(5 * SECOND)
     shown = meter.summary(2 * SECOND)
     assert (shown.publications, shown.expected) == (1, 5)
@@ -63,7 +63,7 @@ def test_metrics_count_events_that_had_time_to_arrive() -> None:
     assert (shown.data_packets, shown.data_packets_unicast) == (1, 2)
     assert shown.control["acks"] == 1
     assert shown.notices == {"delivered-twice": 1}
-    meter.delivered(old, second, 61 * SECOND)
+    meter.on_delivered(old, second, 61 * SECOND)
     assert meter.notices["after-settling"] == 1
 
 
@@ -72,7 +72,7 @@ def test_without_failures_the_oracle_takes_shortest_paths() -> None:
     (topic,) = world.topics
     oracle = OracleMeter(world)
     flight = Flight(0, topic)
-    oracle.published(flight, world.begin_ns)
+    oracle.on_published(flight, world.begin_ns)
     oracle.settle(1)
     assert flight.arrived == {s: world.shortest_ns[topic.publisher][s] for s in topic.subscribers}
     assert oracle.summary(SECOND).on_time == 1.0

@@ -22,21 +22,21 @@ class Deliveries(Observer):
     def __init__(self) -> None:
         self.seen: list[Deliver] = []
 
-    def delivered(self, effect: Deliver) -> None:
+    def on_delivered(self, effect: Deliver) -> None:
         self.seen.append(effect)
 
 
 class Broken(Observer):
-    def delivered(self, effect: Deliver) -> None:
+    def on_delivered(self, effect: Deliver) -> None:
         raise ZeroDivisionError
 
-    def published(self, receipt: Receipt) -> None:
+    def on_published(self, receipt: Receipt) -> None:
         raise ZeroDivisionError
 
-    def noticed(self, notice: Notice) -> None:
+    def on_notice(self, notice: Notice) -> None:
         raise ZeroDivisionError
 
-    def link_changed(self, neighbour: int, up: bool) -> None:
+    def on_link_change(self, neighbour: int, up: bool) -> None:
         raise ZeroDivisionError
 
 

@@ -14,7 +14,7 @@ from wend.drivers.live.paths import table
 def test_a_path_holds_both_ways(tmp_path: Path) -> None:
     file = tmp_path / "paths"
     file.write_text("1 2  r1 r7 r2   # over the bridge\n\n1 3  r1 * r3\n3 1  r3 r1\n")
-    paths = table.read(file)
+    paths = table.read_paths(file)
     assert paths.path(1, 2) == ("r1", "r7", "r2")
     assert paths.path(2, 1) == ("r2", "r7", "r1")
     assert paths.path(1, 3) == ("r1", None, "r3") and paths.path(3, 1) == ("r3", "r1")
@@ -33,9 +33,9 @@ def test_a_path_holds_both_ways(tmp_path: Path) -> None:
 def test_a_line_that_is_no_path_is_named(tmp_path: Path, text: str, sentence: str) -> None:
     (tmp_path / "paths").write_text(text)
     with raises("invalid-setting", match=sentence):
-        table.read(tmp_path / "paths")
+        table.read_paths(tmp_path / "paths")
     with raises("invalid-setting", match="cannot read the paths in"):
-        table.read(tmp_path / "none")
+        table.read_paths(tmp_path / "none")
 
 
 @pytest.mark.parametrize(

@@ -94,12 +94,12 @@ def test_sealed_links_carry_bodies_between_two_sockets() -> None:
 def test_joining_decides_who_is_linked(admit: bool, admitted: bool) -> None:
     here = Parts()
     joining = here.joining(admit=admit)
-    assert joining.admits(5) is admitted and not joining.admits(0)
+    assert joining.may_link(5) is admitted and not joining.may_link(0)
     joining.removed.add(6)
     joining.on_contact(6)
     joining.on_contact(5)
     assert [event.neighbour.peer for event in here.told if isinstance(event, LinkAdded)] == [5]
-    assert not joining.admits(6)
+    assert not joining.may_link(6)
 
 
 def test_joining_by_a_membership_only_finds_contacts() -> None:
@@ -107,7 +107,7 @@ def test_joining_by_a_membership_only_finds_contacts() -> None:
     joining = here.joining(THERE, here.socket.address)
     assert joining.contacts == (THERE,)
     joining.on_contact(5)
-    assert here.told == [ContactFound(5)] and not joining.admits(5)
+    assert here.told == [ContactFound(5)] and not joining.may_link(5)
 
 
 def test_multicast_groups_refuse_what_is_not_for_all() -> None:
@@ -116,8 +116,8 @@ def test_multicast_groups_refuse_what_is_not_for_all() -> None:
         0, 1, here.socket, wire.NO_TYPES, MulticastOptions(on=False), here.senders, None, here.counters, monotonic,
         arrive=lambda *_: None, hear=lambda *told: heard.append(told), tell=here.told.append,
     )  # fmt: skip
-    groups.hear(1, b"\xc1")
-    groups.hear(1, wire.encode_message(Ack(1)))
+    groups.receive_body(1, b"\xc1")
+    groups.receive_body(1, wire.encode_message(Ack(1)))
     assert not heard and here.counters.refused["garbage"] == 2
     groups.send(Multicast("g", None))
     assert here.counters.notices["multicast-off"] == 1

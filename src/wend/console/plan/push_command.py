@@ -157,7 +157,8 @@ def show(report: "PushReport") -> None:
     else:
         sentences.append(f"Rolled back: {report.why}. The peers follow the plans that they followed before.")
     if report.kept and not report.why and before is not None and after is not None:
-        shares = f"{percent(before.share)} of {before.judged} before, {percent(after.share)} of {after.judged} since"
+        shares = f"{percent(before.share)} of {before.judged_count} before, "
+        shares += f"{percent(after.share)} of {after.judged_count} since"
         sentences.append(f"On time: {shares}.")
     if report.kept and report.why:
         sentences.append(f"There were {report.why}.")

@@ -249,7 +249,7 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         return super().read(fields)
 
     @property
-    def opens(self) -> bool:
+    def is_open(self) -> bool:
         """Whether peers that the file does not name may join."""
         if self._needs_contacts:
             return bool(self.join) or not self.neighbours
@@ -341,7 +341,7 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
     @property
     def join_addresses(self) -> tuple[Address, ...] | None:
         """Where the peer looks for others; None if it speaks only with its neighbours."""
-        return tuple(parse_address(text) for text in self.join) if self.opens else None
+        return tuple(parse_address(text) for text in self.join) if self.is_open else None
 
     @property
     def multicast_options(self) -> MulticastOptions:
@@ -364,10 +364,10 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
             **values,
         )
 
-    def started(self) -> Started:
+    def make_started(self) -> Started:
         return Started(neighbours=tuple(n.link() for n in self.neighbours), advertisements=self.advertise)
 
-    def changes(self, other: "PeerFile") -> list[str]:
+    def settings_that_differ(self, other: "PeerFile") -> list[str]:
         """The settings that differ in another file and that need a restart."""
         names = [name for name in self.__struct_fields__ if name not in ("neighbours", "grants", "settings")]
         changed = [name for name in names if getattr(self, name) != getattr(other, name)]

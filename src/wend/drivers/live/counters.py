@@ -62,10 +62,10 @@ class Counters:
         self.failed: Counter[str] = Counter()
         """Failures of this peer and its machine, by `FailureCode`: counted and logged, never fatal."""
 
-    def sent_data(self, id_: EventId, destinations: int) -> None:
+    def count_data(self, id_: EventId, destinations: int) -> None:
         """Count a packet of this event."""
         self.data += 1
         self.data_unicast += destinations
 
-    def sent_control(self, name: str) -> None:
+    def count_control(self, name: str) -> None:
         self.control[name] += 1

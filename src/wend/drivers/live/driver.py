@@ -75,7 +75,7 @@ class PeerDriver:
         self.peer = make_peer(config)
         """The state machine; whoever looks at it must not change it."""
         self.types = wire.MessageTypes(self.peer.message_types, self.peer.header_type)
-        self.failed = FailureLog(self.id, counters).failed
+        self.failed = FailureLog(self.id, counters).count_failure
         """Counts a mistake of our own."""
         self.observers = Observers(self.failed)
         self.subscribers: LocalSubscribers | None = None
@@ -111,7 +111,7 @@ class PeerDriver:
         """Publish an event, or one for subscribers at one peer alone. Raises `ClientError` if it is invalid, and
         `Refused` if the peer cannot take it."""
         publication.check()
-        if self._held and self.store.full:
+        if self._held and self.store.is_full:
             raise Refused("the peer's store cannot be written, and no more events can wait for it", code="store-full")
         for effect in self.ask(publication):
             if type(effect) is Receipt:
@@ -122,7 +122,7 @@ class PeerDriver:
         """The receipt with the promise of this peer's store: only the driver knows whether it survives a crash. An
         event for local subscribers alone is stored if they are durable."""
         is_kept = False
-        if self.store.safe:
+        if self.store.is_safe:
             others = not self.peer.knows_all_subscribers or any(target != self.id for target in receipt.targets)
             queued = self.store.queued == receipt.id and receipt.targets == (self.id,)
             is_kept = (receipt.kept and others) or queued
@@ -141,8 +141,8 @@ class PeerDriver:
         except Exception:
             self.failed("handle-input", event)
             raise Refused("the peer failed inside; its log says how", code="internal") from None
-        if self.observers.asked:
-            self.observers.tell(self.observers.asked, event, event)
+        if self.observers.on_input:
+            self.observers.tell(self.observers.on_input, event, event)
         self.perform(effects)
         return effects
 
@@ -153,7 +153,7 @@ class PeerDriver:
 
     def handle(self, event: Input) -> None:
         """Handle an input that nobody waits for."""
-        if self._held and self.store.refuses(event):
+        if self._held and self.store.should_refuse(event):
             return
         try:
             effects = self.peer.handle(self._clock(), event)
@@ -183,7 +183,7 @@ class PeerDriver:
             return
         if header is not None:
             self._senders.confirm(header, address, head)
-        self.hear_all(sender, messages, waited_ns)
+        self.receive_all(sender, messages, waited_ns)
 
     def receive_opened(
         self, sender: PeerId, incarnation: int, kind: int, body: bytes, address: Address, waited_ns: Nanos
@@ -195,7 +195,7 @@ class PeerDriver:
             except WireError:
                 self._counters.refused["garbage"] += 1
             else:
-                self.hear_all(sender, messages, waited_ns)
+                self.receive_all(sender, messages, waited_ns)
             return
         inner = wire.InnerDatagram(wire.Header(sender, self.id, incarnation), kind, body)
         if self._joining is not None and kind == wire.ADDRESSES:
@@ -214,10 +214,10 @@ class PeerDriver:
         except WireError:
             self._counters.refused["garbage"] += 1
         else:
-            self._senders.note(inner.header)
-            self.hear_all(inner.header.sender, messages, waited_ns)
+            self._senders.record_incarnation(inner.header)
+            self.receive_all(inner.header.sender, messages, waited_ns)
 
-    def hear_all(self, sender: PeerId, messages: list[Message], waited_ns: Nanos) -> None:
+    def receive_all(self, sender: PeerId, messages: list[Message], waited_ns: Nanos) -> None:
         """Handle the messages of one datagram."""
         self._last_sender = sender
         if self.forwarding is not None:
@@ -230,10 +230,10 @@ class PeerDriver:
             if waited_ns:
                 message = older(message, waited_ns)
             event = Received(sender, message)
-            if not self.running or (self._held and self.store.refuses(event)):
+            if not self.running or (self._held and self.store.should_refuse(event)):
                 continue
-            if observers.arrived and type(message) is Data:
-                observers.tell(observers.arrived, event, sender, message, waited_ns)
+            if observers.on_packet and type(message) is Data:
+                observers.tell(observers.on_packet, event, sender, message, waited_ns)
             try:
                 effects = handle(self._clock(), event)
             except Exception:
@@ -261,7 +261,7 @@ class PeerDriver:
             self._find(effect)
             return
         if type(message) is Ack:  # half of all messages
-            self._counters.sent_control(ACKS)
+            self._counters.count_control(ACKS)
             self._queue.send_ack(peer, message)
             return
         try:
@@ -273,13 +273,13 @@ class PeerDriver:
             self.handle(Unsent(peer, message))
             return
         if type(message) is Data:
-            self._counters.sent_data(message.event.id, len(message.dests) or 1)
+            self._counters.count_data(message.event.id, len(message.dests) or 1)
         elif type(message) is Fragment:
-            self._counters.sent_data(message.id, as_unicast(message))
+            self._counters.count_data(message.id, as_unicast(message))
         elif (id_ := event_of(message)) is not None:
-            self._counters.sent_data(id_, 1)
+            self._counters.count_data(id_, 1)
         else:
-            self._counters.sent_control(control_name(message))
+            self._counters.count_control(control_name(message))
         self._queue.send(peer, body)
 
     def _send_each(self, effect: SendEach) -> None:
@@ -287,7 +287,7 @@ class PeerDriver:
         name = control_name(effect.message)
         for peer in effect.peers:
             if peer in self._reachable:
-                self._counters.sent_control(name)
+                self._counters.count_control(name)
                 self._queue.send(peer, body)
             else:
                 self._find(Send(peer, effect.message))
@@ -303,8 +303,8 @@ class PeerDriver:
         self._counters.deliveries += 1
         if effect.deadline_ns is not None and effect.age_ns > effect.deadline_ns:
             self._counters.late_deliveries += 1
-        if self.observers.delivered:
-            self.observers.tell(self.observers.delivered, effect, effect)
+        if self.observers.on_delivered:
+            self.observers.tell(self.observers.on_delivered, effect, effect)
         if self.subscribers is not None:
             self.subscribers.deliver(effect)
 
@@ -314,5 +314,5 @@ class PeerDriver:
 
     def _note_receipt(self, effect: Receipt) -> None:
         self._counters.publications += 1
-        if self.observers.published:
-            self.observers.tell(self.observers.published, effect, self._with_promise(effect))
+        if self.observers.on_published:
+            self.observers.tell(self.observers.on_published, effect, self._with_promise(effect))

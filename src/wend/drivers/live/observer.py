@@ -11,30 +11,30 @@ from wend.protocol.ports import Deliver, Effect, Input, Notice, Receipt
 
 
 class Observer:
-    """Hears what happens at a live peer. A subclass overrides the methods that it needs; the others cost nothing.
+    """Is notified of events at a live peer. A subclass overrides the methods that it needs; the others cost nothing.
 
     The peer calls them while it carries out effects, so they must not block. If one raises an exception, the peer
     counts it and goes on.
     """
 
-    def asked(self, event: Input) -> None:
-        """The peer has handled an input of its application: it started, published, subscribed. Called before its
+    def on_input(self, event: Input) -> None:
+        """Called after the peer has handled an input of its application (it started, published, subscribed), before the
         effects are carried out."""
 
-    def arrived(self, sender: PeerId, data: Data, waited_ns: Nanos) -> None:
-        """A packet with an event came, after it waited in a queue of this host. The peer has not handled it yet."""
+    def on_packet(self, sender: PeerId, data: Data, waited_ns: Nanos) -> None:
+        """Called before the peer handles a packet with an event, which has waited in a queue of this host."""
 
-    def delivered(self, effect: Deliver) -> None:
-        """An event reached a local subscription."""
+    def on_delivered(self, effect: Deliver) -> None:
+        """Called when an event has reached a local subscription."""
 
-    def published(self, receipt: Receipt) -> None:
-        """An event was published here; called before its first packet leaves."""
+    def on_published(self, receipt: Receipt) -> None:
+        """Called when an event was published here, before its first packet leaves."""
 
-    def noticed(self, notice: Notice) -> None:
-        """The peer counted a notice."""
+    def on_notice(self, notice: Notice) -> None:
+        """Called when the peer has counted a notice."""
 
-    def link_changed(self, neighbour: PeerId, up: bool) -> None:
-        """A link was made or came up, or went down or was removed."""
+    def on_link_change(self, neighbour: PeerId, up: bool) -> None:
+        """Called when a link was made or came up (`up`), or went down or was removed."""
 
 
 Hooks = tuple[Callable[..., None], ...]
@@ -44,15 +44,15 @@ class Observers:
     """The observers of one peer: for each method of `Observer`, those that override it."""
 
     def __init__(self, failed: Callable[[FailureCode, Input | Effect], None]) -> None:
-        """`failed` counts a mistake of an observer, with the input or effect that it heard of."""
+        """`failed` counts an exception of an observer, with the input or effect that it was notified of."""
         self._failed = failed
         self._all: list[Observer] = []
-        self.asked: Hooks = ()
-        self.arrived: Hooks = ()
-        self.delivered: Hooks = ()
-        self.published: Hooks = ()
-        self.noticed: Hooks = ()
-        self.link_changed: Hooks = ()
+        self.on_input: Hooks = ()
+        self.on_packet: Hooks = ()
+        self.on_delivered: Hooks = ()
+        self.on_published: Hooks = ()
+        self.on_notice: Hooks = ()
+        self.on_link_change: Hooks = ()
 
     def add(self, observer: Observer) -> None:
         self._all.append(observer)
@@ -63,7 +63,7 @@ class Observers:
         self._sort()
 
     def tell(self, hooks: Hooks, about: Input | Effect, *arguments: Any) -> None:
-        """Call the hooks with these arguments, and count their mistakes."""
+        """Call the hooks with these arguments, and count their exceptions."""
         for hook in hooks:
             try:
                 hook(*arguments)
@@ -71,12 +71,12 @@ class Observers:
                 self._failed("tell-observer", about)
 
     def _sort(self) -> None:
-        self.asked = self._overrides("asked")
-        self.arrived = self._overrides("arrived")
-        self.delivered = self._overrides("delivered")
-        self.published = self._overrides("published")
-        self.noticed = self._overrides("noticed")
-        self.link_changed = self._overrides("link_changed")
+        self.on_input = self._overrides("on_input")
+        self.on_packet = self._overrides("on_packet")
+        self.on_delivered = self._overrides("on_delivered")
+        self.on_published = self._overrides("on_published")
+        self.on_notice = self._overrides("on_notice")
+        self.on_link_change = self._overrides("on_link_change")
 
     def _overrides(self, name: str) -> Hooks:
         default = getattr(Observer, name)

@@ -101,11 +101,11 @@ class LivePeer:
         self.receive, self.perform, self.failed = driver.receive, driver.perform, driver.failed
         self._socket = PeerSocket(listen, insecure or keys is not None, driver.receive, self.counters, clock)
         self.address, self.family = self._socket.address, self._socket.family
-        self.sealed = None if keys is None else self._seal(*keys)
+        self.sealed = None if keys is None else self._make_sealed_links(*keys)
         self.pipes = PeerPipes(self.id, self.incarnation, self._socket, self.sealed, clock)
-        self.timer = WakeTimer(clock, self._drain, partial(driver.handle, _WOKEN), self._paused)
+        self.timer = WakeTimer(clock, self._drain, partial(driver.handle, _WOKEN), self._on_paused)
         self._paths = PathSearches(self.id, paths or NoPaths(), self.addresses.reachable, driver.tell, driver.failed)
-        self.joining = None if join is None else self._joining(join, admit)
+        self.joining = None if join is None else self._make_joining(join, admit)
         links, transmit = self.peer.links, self._socket.transmit
         self._link_log = LinkLog(self.id, links, self.addresses.reachable, clock)
         self.senders = Senders(
@@ -121,15 +121,15 @@ class LivePeer:
             self.sealed,
             self.counters,
             clock,
-            arrive=self.pipes.arrive,
-            hear=driver.hear_all,
+            arrive=self.pipes.receive_multicast,
+            hear=driver.receive_all,
             tell=driver.tell,
         )
-        self._connect()
+        self._wire_parts()
         self._started_ns: Nanos | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def _seal(self, credentials: Credentials, verifier: Verifier) -> "SealedLinks":
+    def _make_sealed_links(self, credentials: Credentials, verifier: Verifier) -> "SealedLinks":
         from wend.drivers.live.transport.sealed_links import SealedLinks
 
         sealed = SealedLinks(
@@ -138,7 +138,7 @@ class LivePeer:
         self._socket.receive = sealed.receive
         return sealed
 
-    def _joining(self, join: tuple[Address, ...], admit: bool) -> Joining:
+    def _make_joining(self, join: tuple[Address, ...], admit: bool) -> Joining:
         return Joining(
             self.peer,
             self.address,
@@ -154,7 +154,7 @@ class LivePeer:
             is_silent=self.is_silent,
         )
 
-    def _connect(self) -> None:
+    def _wire_parts(self) -> None:
         reports = PeerReports(self.id, self.counters, self.driver.observers, self._link_log, self.joining)
         performers: Performers = {
             WakeAt: self.timer.wake_at,
@@ -168,7 +168,7 @@ class LivePeer:
             MulticastMembers: self.multicast.set_members,
         }
         if self.sealed is not None:
-            self.sealed.connect(self.senders, self.driver.receive_opened, self.multicast.hear)
+            self.sealed.connect(self.senders, self.driver.receive_opened, self.multicast.receive_body)
         self.driver.connect(self._socket.queue, self.senders, self.joining, performers)
 
     # ---------------------------------------------------------------- the peers in reach, and links
@@ -278,7 +278,7 @@ class LivePeer:
         self.multicast.drain()
         return waited_ns
 
-    def _paused(self, ns: Nanos) -> None:
+    def _on_paused(self, ns: Nanos) -> None:
         self.driver.handle(Paused(ns))
 
     # ---------------------------------------------------------------- what others may ask
@@ -286,21 +286,21 @@ class LivePeer:
     def status(self) -> StatusSnapshot:
         status = self.peer.status()
         uptime_ns = 0 if self._started_ns is None else self._clock() - self._started_ns
-        links = self._link_log.located(status.links)
-        shaper = {"lost": self.pipes.lost(), "corrupted": self.pipes.corrupted()}
+        links = self._link_log.with_addresses(status.links)
+        shaper = {"lost": self.pipes.lost_count(), "corrupted": self.pipes.corrupted_count()}
         return snapshot(self.counters, status, links, shaper, address=show(self.address), uptime_ns=uptime_ns)
 
-    def retained(self, filter: str) -> list[tuple[Event, Nanos]]:
+    def retained_events(self, filter: str) -> list[tuple[Event, Nanos]]:
         """The events that the peer retains and a filter matches, with their ages. Raises `FilterError`."""
         return self.peer.retained.find_matching(self._clock(), filter) if len(self.peer.retained) else []
 
-    def held(self, attribute: str, value: Value) -> Event | None:
+    def retained_event(self, attribute: str, value: Value) -> Event | None:
         """The event that the peer retains for this value of an attribute. Forgets an expired one."""
         retained = self.peer.retained
         if retained.has_expired(self._clock(), attribute, value):
             self.tell(Unretained(attribute, value))
         return retained.get(attribute, value)
 
-    def wanting(self, attributes: Attributes) -> tuple[PeerId, ...]:
+    def interested_peers(self, attributes: Attributes) -> tuple[PeerId, ...]:
         """The peers that would get an event with these attributes."""
         return self.peer.subscriptions.targets(Event(EventId(self.id, self.incarnation, 0), attributes))

@@ -78,7 +78,7 @@ class PeerPipes:
         """Undo `cut`."""
         self._pipe(peer).is_cut = False
 
-    def arrive(self, peer: PeerId, body: bytes, receive: Transmit) -> None:
+    def receive_multicast(self, peer: PeerId, body: bytes, receive: Transmit) -> None:
         """Receive a multicast over a link that has the shape of the link to its sender."""
         outgoing = self._pipes.get(peer)
         if outgoing is None or (outgoing.is_plain and not outgoing.is_cut):
@@ -90,10 +90,10 @@ class PeerPipes:
         pipe.is_cut = outgoing.is_cut
         pipe.put(body)
 
-    def lost(self) -> int:
+    def lost_count(self) -> int:
         return sum(pipe.lost for pipe in (*self._pipes.values(), *self._incoming.values()))
 
-    def corrupted(self) -> int:
+    def corrupted_count(self) -> int:
         return sum(pipe.corrupted for pipe in self._pipes.values())
 
     def in_flight(self) -> int:

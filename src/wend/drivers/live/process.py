@@ -15,7 +15,7 @@ from wend.drivers.live.access.forwarding_grants import ForwardingGrants
 from wend.drivers.live.access.grants import GrantTable, read_grants
 from wend.drivers.live.addressing.addresses import Address, is_numeric, show
 from wend.drivers.live.addressing.given_links import GivenLinks
-from wend.drivers.live.addressing.host_names import HostNames, in_thread
+from wend.drivers.live.addressing.host_names import HostNames, call_in_thread
 from wend.drivers.live.broker.broker import Broker
 from wend.drivers.live.broker.listener import TcpListener
 from wend.drivers.live.config import PeerFile
@@ -87,8 +87,8 @@ class PeerService:
             signs=file.sign,
         )
         self.listener = TcpListener(self.broker, admission=self.admission)
-        self._grant_forwarding()
-        self.recorder = None if file.telemetry is None else _recorder(self.peer, file, Path(file.telemetry))
+        self._apply_forwarding_grants()
+        self.recorder = None if file.telemetry is None else _make_recorder(self.peer, file, Path(file.telemetry))
 
     async def start(self) -> None:
         try:
@@ -97,9 +97,11 @@ class PeerService:
             self.links.begin(self._file.neighbours)
             for address in self._file.join_addresses or ():
                 self._add_contact(address)
-            await self._names.first_answers()
+            await self._names.wait_for_first_tries()
             follow = self.peer.joining is not None and self.peer.joining.has_contacts
-            self.peer.start(msgspec.structs.replace(self._file.started(), stored=self._stored, contacts_follow=follow))
+            self.peer.start(
+                msgspec.structs.replace(self._file.make_started(), stored=self._stored, contacts_follow=follow)
+            )
             if self.recorder is not None:
                 self.recorder.begin()
             self.broker.begin()
@@ -129,16 +131,16 @@ class PeerService:
         self._names.close()
         await self.listener.stop()
         self.peer.close()
-        await self._end_telemetry()
+        await self._close_telemetry()
 
     async def stop(self) -> None:
         self._names.close()
         self.broker.stopping = True
         await self.listener.stop()
         await self.peer.stop(self._file.away_ns)
-        await self._end_telemetry()
+        await self._close_telemetry()
 
-    async def _end_telemetry(self) -> None:
+    async def _close_telemetry(self) -> None:
         """Close the last segments. A thread waits for the disk, for a limited time."""
         if self.recorder is not None:
             self.recorder.end()
@@ -149,7 +151,7 @@ class PeerService:
         """Read the peer's file again, and use its neighbours, keys, grants and plan. Errors are counted and logged."""
         if read is not None:
             try:
-                self._take_over(await in_thread(read))
+                self._apply_file(await call_in_thread(read))
             except WendError as error:
                 self.peer.counters.failed["read-file"] += 1
                 log.warning("peer %d goes on as before: %s", self.peer.id, error)
@@ -160,13 +162,13 @@ class PeerService:
                 return
         await self._reload_plan()
 
-    def _take_over(self, file: PeerFile) -> None:
+    def _apply_file(self, file: PeerFile) -> None:
         """Use the neighbours, keys and grants of another file. Everything else needs a restart."""
         former, self._file = self._file, msgspec.structs.replace(self._file, neighbours=file.neighbours)
         self.links.update(former.neighbours, file.neighbours)
         self._renew(file)
         log.info("peer %d has read its file again", self.peer.id)
-        if changed := former.changes(file):
+        if changed := former.settings_that_differ(file):
             log.warning("peer %d must be restarted to use these changes: %s", self.peer.id, ", ".join(changed))
 
     def _renew(self, file: PeerFile) -> None:
@@ -185,10 +187,10 @@ class PeerService:
             return
         self.keys = keys
         self.broker.signatures.replace(keys)
-        self._grant_forwarding()
+        self._apply_forwarding_grants()
         self.listener.recheck()
 
-    def _grant_forwarding(self) -> None:
+    def _apply_forwarding_grants(self) -> None:
         sealed, grants = self.peer.sealed, self.admission.grants
         limits = sealed is not None and grants.limits_neighbours
         self.peer.driver.forwarding = ForwardingGrants(grants, sealed.identity) if limits and sealed else None
@@ -208,10 +210,12 @@ class PeerService:
         joining = self.peer.joining
         if joining is not None and not is_numeric(address):
             joining.unresolved.add(address)
-            self._names.follow(address, address, partial(joining.resolved, address), partial(joining.is_lost, address))
+            self._names.follow(
+                address, address, partial(joining.on_resolved, address), partial(joining.is_lost, address)
+            )
 
 
-def _recorder(peer: LivePeer, file: PeerFile, folder: Path) -> "TelemetryRecorder":
+def _make_recorder(peer: LivePeer, file: PeerFile, folder: Path) -> "TelemetryRecorder":
     """Make a recorder that observes a peer. Closes the peer if that fails."""
     from wend.drivers.live.telemetry.recorder import TelemetryOptions, TelemetryRecorder
 

@@ -26,7 +26,7 @@ class FailureLog:
         self._peer = peer
         self._counters = counters
 
-    def failed(self, code: FailureCode, what: Input | Effect) -> None:
+    def count_failure(self, code: FailureCode, what: Input | Effect) -> None:
         """Call it while the exception is handled."""
         self._counters.failed[code] += 1
         if self._counters.failed.total() <= _LOGGED_FAILURES:
@@ -55,16 +55,16 @@ class PeerReports:
         self._counters.notices[effect.what] += effect.count
         if effect.what == TOO_LARGE:
             log.warning("peer %d cannot tell %d more than %d bytes at once", self._peer, effect.peer, MAX_CONTROL_BYTES)
-        if self._observers.noticed:
-            self._observers.tell(self._observers.noticed, effect, effect)
+        if self._observers.on_notice:
+            self._observers.tell(self._observers.on_notice, effect, effect)
         if self._joining is not None and effect.what in _DOUBTS:
             self._joining.doubt(effect.peer)
         if effect.what in _LINK_CHANGES:
-            self._link_changed(effect, _LINK_CHANGES[effect.what])
+            self._on_link_change(effect, _LINK_CHANGES[effect.what])
 
-    def _link_changed(self, notice: Notice, up: bool) -> None:
-        self._link_log.changed(notice)
+    def _on_link_change(self, notice: Notice, up: bool) -> None:
+        self._link_log.log_change(notice)
         if self._joining is not None and not up:
-            self._joining.link_down(notice.peer)
-        if self._observers.link_changed:
-            self._observers.tell(self._observers.link_changed, notice, notice.peer, up)
+            self._joining.on_link_down(notice.peer)
+        if self._observers.on_link_change:
+            self._observers.tell(self._observers.on_link_change, notice, notice.peer, up)

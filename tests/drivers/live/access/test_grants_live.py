@@ -216,7 +216,7 @@ def test_retained_events_obey_grants(ring: KeyRing) -> None:
                 event = await anext(events)
                 assert (event.retained, event.attributes) == (True, {"topic": "plant.7", "place": 1})
             await plant.unretain(1, "place")
-            assert [event.attributes for event, _ in s.site.peer.retained("true")] == [
+            assert [event.attributes for event, _ in s.site.peer.retained_events("true")] == [
                 {"topic": "office", "place": 1},
                 {"topic": "office", "place": 2},
             ]

@@ -70,7 +70,7 @@ def test_a_subscription_is_not_shared_with_one_that_is_not_announced(ring: KeyRi
                 wend.connect(b.url) as there,
             ):
                 await admin.publish({"topic": "salaries"}, b"much", retain=True)
-                await until(lambda: b.peer.wanting({"topic": TOPIC}) == (0,))
+                await until(lambda: b.peer.interested_peers({"topic": TOPIC}) == (0,))
                 async with there.subscribe("topic = 'salaries'") as events:
                     assert (await anext(events)).payload == b"much"
             assert not deliveries(await mallory.tell())
@@ -160,7 +160,7 @@ def test_what_is_refused_or_gone_is_not_counted_as_kept(ring: KeyRing) -> None:
             assert refusals(await client.tell(publish("b", 10, to=0)))
             # once it has expired, its bytes are free again
             assert not refusals(await client.tell(publish("a", 80_000, ttl_ns=1)))
-            await until(lambda: s.site.peer.held("topic", "a") is None)
+            await until(lambda: s.site.peer.retained_event("topic", "a") is None)
             assert not len(s.site.peer.peer.retained), "the peer has forgotten it, too"
             s.clock.now_s += 2.0
             assert not refusals(await client.tell(publish("b", 80_000)))
@@ -231,7 +231,7 @@ def test_what_a_client_misses_while_it_does_not_read_is_added_up(ring: KeyRing) 
             transport = mallory.writer.transport
             assert isinstance(transport, asyncio.Transport)
             async with wend.connect(b.url) as there:
-                await until(lambda: 0 in b.peer.wanting({"topic": "office"}))
+                await until(lambda: 0 in b.peer.interested_peers({"topic": "office"}))
                 transport.pause_reading()
                 (session,) = a.listener.sessions
                 while not session.stalled:
@@ -318,7 +318,7 @@ def test_retained_events_are_believed_only_of_peers_that_were_asked_and_only_the
             wend.connect(c.url) as there,
         ):
             await there.publish({"topic": "other"}, retain=True)
-            await until(lambda: a.peer.wanting({"topic": TOPIC}) == (2,))
+            await until(lambda: a.peer.interested_peers({"topic": TOPIC}) == (2,))
             async with here.subscribe("topic prefix 'plant.'") as events:
                 await until(lambda: c.peer.counters.deliveries > 0)  # it was asked
                 topic = Range(f"{TOPIC}.0", f"{TOPIC}.~")

@@ -43,7 +43,7 @@ def test_connections_that_wait_are_bounded_by_source_and_in_all() -> None:
         admitted += [source] if source else []
     assert len(admitted) == limits.waiting == MAX_WAITING
     for source in admitted:
-        limits.known(source)
+        limits.release(source)
     assert limits.waiting == 0
     assert limits.admit("10.0.0.1") == "10.0.0.1"
 
@@ -57,7 +57,7 @@ def test_new_connections_are_bounded_in_their_rate() -> None:
         for host in ("10.0.0.1", f"10.1.{step % 200}.1"):
             source = limits.admit(host)
             if source is not None:
-                limits.known(source)
+                limits.release(source)
                 one, others = one + (host == "10.0.0.1"), others + (host != "10.0.0.1")
     assert one <= SOURCE_BURST + SOURCE_RATE_PER_S * seconds + 1
     assert BURST + RATE_PER_S * seconds * 0.9 <= one + others <= BURST + RATE_PER_S * seconds + 1
@@ -68,7 +68,7 @@ def test_memory_for_strangers_is_bounded() -> None:
     for _ in range(5 * MAX_SOURCES):
         source = limits.admit(f"10.{draw.randrange(256)}.{draw.randrange(256)}.{draw.randrange(256)}")
         if source is not None:
-            limits.known(source)
+            limits.release(source)
     assert len(limits) == MAX_SOURCES and limits.waiting == 0
 
 

@@ -11,4 +11,4 @@ def test_a_peer_whose_address_another_one_has_now_is_not_told() -> None:
         learned.add(0, peer, ("127.0.0.1", 1000 + peer), moved=False)
     book.move(9, ("127.0.0.1", 1005))  # it was heard from there
     assert 5 not in book.reachable
-    assert [known.peer for known in learned.nearest(5, ("127.0.0.1", 1))] == [6]
+    assert [known.peer for known in learned.nearest_peers(5, ("127.0.0.1", 1))] == [6]

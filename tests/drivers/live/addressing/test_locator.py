@@ -17,10 +17,10 @@ def test_a_contact_is_told_once_it_answers() -> None:
     net = Net()
     joiner = net.start(2, 2, at(1))
     net.run(8)
-    assert joiner.contacts == [] and joiner.locator.contacts.silent == (at(1),)
+    assert joiner.contacts == [] and joiner.locator.contacts.silent_addresses == (at(1),)
     net.start(1, 1)
     net.run(6)
-    assert joiner.contacts == [1] and joiner.locator.contacts.silent == ()
+    assert joiner.contacts == [1] and joiner.locator.contacts.silent_addresses == ()
     assert joiner.book.reachable == {1: at(1)}
 
 
@@ -40,7 +40,7 @@ def test_the_peers_own_address_is_no_contact() -> None:
     net = Net()
     alone = net.start(1, 1, at(1))
     net.run(5)
-    assert alone.contacts == [1] and alone.same_id == [] and alone.locator.contacts.silent == ()
+    assert alone.contacts == [1] and alone.same_id == [] and alone.locator.contacts.silent_addresses == ()
     net.start(2, 2)
     several = net.start(3, 3, at(3), at(2))
     net.run(5)

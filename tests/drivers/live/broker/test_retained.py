@@ -57,7 +57,7 @@ def test_a_subscription_at_another_peer_gets_them_too() -> None:
         async with overlay(PAIR) as (a, b), wend.connect(a.url) as here, wend.connect(b.url) as there:
             await weather(here)
             await here.publish({"sensor": 7, "temperature": 8}, b"by sensor", {"unit": "celsius"}, retain="sensor")
-            await until(lambda: b.peer.wanting({"topic": "wend.retained"}) == (0,))
+            await until(lambda: b.peer.interested_peers({"topic": "wend.retained"}) == (0,))
             async with there.subscribe("true") as events:
                 found = sorted(await take(events, 3), key=lambda event: event.payload)
                 assert [(event.payload, event.retained) for event in found] == [
@@ -111,7 +111,7 @@ def test_they_survive_a_restart_of_their_peer(tmp_path: Path) -> None:
                 if restarted:
                     async with client.subscribe("temperature > 0") as events:
                         assert [event.payload for event in await take(events, 1)] == [b"2"]
-                    assert site.peer.wanting({"topic": "wend.retained"}) == (0,)
+                    assert site.peer.interested_peers({"topic": "wend.retained"}) == (0,)
                 else:
                     await weather(client)
                     await client.unretain("bonn")
@@ -173,8 +173,8 @@ def test_an_answer_that_does_not_match_the_question_is_dropped() -> None:
         async with overlay(PAIR) as (a, b), wend.connect(a.url) as here, wend.connect(b.url) as there:
             await here.publish({"topic": "x", "n": 1}, b"1", retain="n")
             await here.publish({"topic": "x", "n": 2}, b"2", retain="n")
-            answers = a.peer.retained
-            a.peer.retained = lambda filter: answers("true")  # type: ignore[method-assign]
+            answers = a.peer.retained_events
+            a.peer.retained_events = lambda filter: answers("true")  # type: ignore[method-assign]
             async with there.subscribe("n = 2") as events:
                 assert (await anext(events)).payload == b"2"
                 await there.publish({"n": 2}, b"later")

@@ -37,7 +37,7 @@ def test_posted_events_arrive_in_order_as_they_were_when_they_were_posted(monkey
             arrived = await take(events, 101)
             assert [(event.attributes["n"], int(event.payload)) for event in arrived] == [(n, n) for n in range(101)]
             assert arrived[100].headers == {"a": "b"}
-            assert [event.attributes["n"] for event, _ in a.peer.retained("n > 0")] == [100]
+            assert [event.attributes["n"] for event, _ in a.peer.retained_events("n > 0")] == [100]
             assert await client.flush() == 0
 
     run(scene())

@@ -63,7 +63,7 @@ def test_the_price_is_counted_as_the_simulator_counts_it() -> None:
     world = build(scenario)
     meter_, network = meter.Meter(world), Network(world, Agenda(), Trace(), [])
     event = Event(EventId(0, 1, 1), {"topic": "t"}, b"x")
-    meter_.published(event.id, flight := Flight(0, world.topics[0]))
+    meter_.on_published(event.id, flight := Flight(0, world.topics[0]))
     head = Data(1, event, 0, (), header=TreeHeader((1, 0, 1), 0))
     control = [
         Control(9, "mrst-trees", SequencedMessage((1, 0, 1), 1, Complete())),

@@ -31,7 +31,7 @@ class RouterPath:
         now, pending = 0, list[tuple[int, int, int]]()
         trace = TracerouteSession(settings, now)
         while True:
-            while (probe := trace.next(now)) is not None:
+            while (probe := trace.next_probe(now)) is not None:
                 number, hop = probe
                 self.asked.append(hop)
                 if number not in lost and self._who(hop) is not None:
@@ -43,7 +43,7 @@ class RouterPath:
             for at, number, hop in [one for one in pending if one[0] <= now]:
                 pending.remove((at, number, hop))
                 kind = "target" if hop > len(self.routers) else "router"
-                trace.hear(number if quotes or kind == "target" else None, kind, self._who(hop) or "")
+                trace.on_answer(number if quotes or kind == "target" else None, kind, self._who(hop) or "")
 
     def _who(self, hop: int) -> str | None:
         if hop <= len(self.routers):
@@ -94,11 +94,11 @@ def test_no_probe_goes_beyond_the_target_or_far_beyond_silent_routers() -> None:
 
 def test_a_late_answer_counts_and_an_impossible_one_does_not() -> None:
     trace = TracerouteSession(SETTINGS, 0)
-    assert trace.next(0) == (0, 1) and trace.next(MS) == (1, 2)
-    assert trace.next(200 * MS) == (2, 3)  # the first two have timed out
-    assert trace.hear(0, "router", "a")
-    assert not trace.hear(7, "router", "x") and not trace.hear(-1, "router", "x")
-    assert trace.hear(1, "target", "t")
+    assert trace.next_probe(0) == (0, 1) and trace.next_probe(MS) == (1, 2)
+    assert trace.next_probe(200 * MS) == (2, 3)  # the first two have timed out
+    assert trace.on_answer(0, "router", "a")
+    assert not trace.on_answer(7, "router", "x") and not trace.on_answer(-1, "router", "x")
+    assert trace.on_answer(1, "target", "t")
     assert trace.is_done and trace.result() == TracerouteResult(("a",), True, 3, 2)
 
 
@@ -106,10 +106,10 @@ def test_a_late_answer_counts_and_an_impossible_one_does_not() -> None:
 def test_no_probe_goes_beyond_the_end_of_a_path(kind: str, hops: tuple[str, ...]) -> None:
     trace = TracerouteSession(SETTINGS, 0)
     for number in range(3):
-        assert trace.next(number * MS) == (number, number + 1)
-    trace.hear(0, "router", "a")
-    trace.hear(1, kind, "b")  # type: ignore[arg-type]
-    assert trace.next(50 * MS) is None and trace.is_done
+        assert trace.next_probe(number * MS) == (number, number + 1)
+    trace.on_answer(0, "router", "a")
+    trace.on_answer(1, kind, "b")  # type: ignore[arg-type]
+    assert trace.next_probe(50 * MS) is None and trace.is_done
     assert trace.result().hops == hops and not trace.result().reached
 
 
@@ -164,7 +164,7 @@ def test_an_answer_is_as_long_as_its_probe_and_no_probe_itself(datagram: bytes) 
     ],
 )
 def test_the_output_of_the_program_is_parsed(said: str, hops: tuple[str | None, ...], reached: bool) -> None:
-    found = traceroute_program.read(
+    found = traceroute_program.parse_output(
         "traceroute to 10.0.9.9 (10.0.9.9), 30 hops max, 60 byte packets\n" + said, "10.0.9.9"
     )
     assert (found.hops, found.reached) == (hops, reached)

@@ -154,7 +154,7 @@ def test_a_path_source_is_chosen_by_name_or_file(tmp_path: Path, monkeypatch: py
     assert kind(str(tmp_path / "trace")).__name__ == "PathTable"
     with raises("invalid-setting", match="cannot read the paths in tracing"):
         kind("tracing")
-    monkeypatch.setattr(traceroute_program, "where", lambda: None)
+    monkeypatch.setattr(traceroute_program, "find_program", lambda: None)
     with raises("invalid-setting", match="no program called traceroute"):
         kind("traceroute")
 
@@ -259,7 +259,7 @@ def test_the_path_found_is_the_path_configured(routers: Line) -> None:
 @needs_routers
 @needs("traceroute")
 def test_the_program_finds_the_same(routers: Line) -> None:
-    found = _trace(routers, 0, routers.last, traceroute_program.trace)
+    found = _trace(routers, 0, routers.last, traceroute_program.run_traceroute)
     assert (found.hops, found.reached) == (_configured(routers, 0, routers.last), True)
 
 

@@ -19,7 +19,7 @@ from wend.console.plan.push_command import push as push_command
 from wend.drivers.live.config import load
 from wend.drivers.live.plans import followed_plan
 from wend.drivers.live.plans import push as plan_push
-from wend.drivers.live.plans.push import OnTimeCount, PushReport, PushSettings, counted_between, fault_of, push_plan
+from wend.drivers.live.plans.push import OnTimeCount, PushReport, PushSettings, count_between, find_fault, push_plan
 from wend.drivers.live.process import PeerService
 from wend.drivers.live.status import PlanStatus, StatusSnapshot
 from wend.model.errors import Refused, WendError
@@ -217,7 +217,7 @@ def test_what_is_not_worse_stays_and_too_few_events_judge_nothing(tmp_path: Path
     ],
 )
 def test_the_share_on_time_decides(before: OnTimeCount, after: OnTimeCount, why: str | None) -> None:
-    found = fault_of(before, after, 2.0)
+    found = find_fault(before, after, 2.0)
     assert found is None if why is None else found is not None and why in found
 
 
@@ -227,7 +227,7 @@ def test_a_peer_that_restarted_or_did_not_answer_is_counted_as_it_can_be() -> No
 
     begin = {0: status(1, 10), 1: status(1, 10), 2: Refused("no"), 3: status(1, 1)}
     end = {0: status(1, 15), 1: status(2, 4), 2: status(1, 50), 3: Refused("no")}
-    assert counted_between(begin, end) == OnTimeCount(0, 5 + 4, 0, 0 + 1)
+    assert count_between(begin, end) == OnTimeCount(0, 5 + 4, 0, 0 + 1)
 
 
 # ---------------------------------------------------------------- or none

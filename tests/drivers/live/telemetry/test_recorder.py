@@ -62,9 +62,9 @@ class Scene:
         self.peer.start(Started(neighbours=neighbours, **started))
         self.recorder.begin()
 
-    def look(self, after_ns: int = SECOND) -> None:
+    def sample(self, after_ns: int = SECOND) -> None:
         self.clock.now += after_ns
-        self.recorder.look()
+        self.recorder.sample()
 
     def end(self) -> None:
         self.recorder.end()
@@ -95,7 +95,7 @@ def test_events_are_written_where_they_are_published_arrive_and_are_delivered(tm
         data = Data((4 << TX_SHIFT) + 1, event, 15 * MS, (0,), (1,))
         here.clock.now += SECOND
         for _ in range(2):  # its ACK is lost, and it comes again
-            here.peer.driver.hear_all(1, [data], 2 * MS)
+            here.peer.driver.receive_all(1, [data], 2 * MS)
         here.end()
         assert here.table("publications") == [
             {
@@ -194,16 +194,16 @@ def test_links_and_counters_are_written_once_a_period_by_their_differences(tmp_p
     async def scene() -> None:
         here = Scene(tmp_path, clock)
         here.start()
-        here.look()
+        here.sample()
         link = here.peer.peer.links[1]
         link.transmitted, link.answers = link.transmitted + 5, link.answers + 3
         link.unanswered.timed_out += 2
         here.peer.perform([Refuse(1, "not-neighbour"), Drop(EventId(1, 1, 1), (4, 5), "no-route")])
-        here.look()
+        here.sample()
         link.unanswered.timed_out -= 1  # an outage explains one of them
-        here.look()
+        here.sample()
         link.unanswered.timed_out += 2
-        here.look()
+        here.sample()
         here.end()
         found = [row for row in here.table("links") if row["neighbour"] == 1][1:4]
         assert [(row["sent"], row["acknowledged"], row["lost"]) for row in found] == [(5, 3, 2), (0, 0, 0), (0, 0, 1)]
@@ -239,7 +239,7 @@ def test_segments_close_by_age_and_by_size(tmp_path: Path, clock: Clock) -> None
         for number in range(12):
             here.peer.perform([Deliver(SubscriptionId(0, 1), Event(EventId(1, 1, number), {}), 5, None)])
         for _ in range(15):
-            here.look()
+            here.sample()
         here.end()
         found = rows(tmp_path, "deliveries")
         per_segment = [
@@ -276,9 +276,9 @@ def test_columns_are_those_of_the_contract(tmp_path: Path, clock: Clock) -> None
         here = Scene(tmp_path, clock)
         here.start(subscriptions=(LocalSubscription(1, "true"),))
         here.peer.publish(Publication({"topic": "a"}))
-        here.peer.driver.hear_all(1, [Data(4 << TX_SHIFT, Event(EventId(1, 4, 9), {}), 0, (0,), (1,))], 0)
+        here.peer.driver.receive_all(1, [Data(4 << TX_SHIFT, Event(EventId(1, 4, 9), {}), 0, (0,), (1,))], 0)
         here.peer.perform([Notice("link-down", 1)])
-        here.look()
+        here.sample()
         here.end()
 
     run(scene())

@@ -80,7 +80,7 @@ def test_a_stranger_is_named_with_the_neighbour_that_may_be_meant(
     book.add(2, THERE)
     log = StrangerLog(0, book, {1, 2, 3}, StepClock())
     for _ in range(3):
-        log.refused(header, datagram, address)
+        log.log_refused(header, datagram, address)
     assert lines == [f"peer 0 refuses datagrams from {show(address)}: {why}"]
 
 
@@ -115,10 +115,10 @@ def test_the_lines_about_strangers_are_bounded(lines: list[str], monkeypatch: py
     clock = StepClock()
     log = StrangerLog(0, AddressBook(0), (), clock)
     for port in range(100):
-        log.refused(Header(9, 0, 1), GOOD, ("192.0.2.9", port))
+        log.log_refused(Header(9, 0, 1), GOOD, ("192.0.2.9", port))
     assert len(lines) == strangers.LINES_PER_MINUTE
     clock.now = MINUTE
-    log.refused(Header(9, 0, 1), GOOD, ("192.0.2.9", 99))
+    log.log_refused(Header(9, 0, 1), GOOD, ("192.0.2.9", 99))
     assert len(lines) == strangers.LINES_PER_MINUTE + 1
 
 
@@ -164,25 +164,25 @@ def test_the_log_of_links_says_how_long_and_is_bounded(lines: list[str]) -> None
     links = {5: Link(5, MS, 1.0, PeerConfig(peer=1))}
     log = LinkLog(1, links, {5: THERE}, clock)
     links[5].declare_down()
-    log.heard(5, restarted=False)
+    log.log_incarnation(5, restarted=False)
     assert not lines, "that the link is up is told next"
     clock.now = 160 * MS
-    log.changed(Notice("link-down", 5))
+    log.log_change(Notice("link-down", 5))
     clock.now += 2100 * MS
     assert log.age_ns(5) == 2100 * MS
-    log.changed(Notice("link-up", 5))
-    log.heard(5, restarted=True)
+    log.log_change(Notice("link-up", 5))
+    log.log_incarnation(5, restarted=True)
     assert lines == [
         "peer 1: link-down 5 (192.0.2.2:7701), silent for 160 ms",
         "peer 1: link-up 5 (192.0.2.2:7701), after 2.1 s",
         "peer 1: restarted 5 (192.0.2.2:7701)",
     ]
     for _ in range(100):
-        log.changed(Notice("link-up", 5))
+        log.log_change(Notice("link-up", 5))
     assert len(lines) == link_log.LINES
     clock.now += link_log.PERIOD_NS
     del links[5]
-    log.changed(Notice("unlinked", 5))
+    log.log_change(Notice("unlinked", 5))
     assert lines[link_log.LINES :] == [
         f"peer 1: {103 - link_log.LINES} more link changes were not logged",
         "peer 1: unlinked 5 (192.0.2.2:7701)",
@@ -192,5 +192,5 @@ def test_the_log_of_links_says_how_long_and_is_bounded(lines: list[str]) -> None
 def test_the_log_tells_a_neighbour_that_hears_nothing_from_one_that_is_silent(lines: list[str]) -> None:
     link = Link(5, MS, 1.0, PeerConfig(peer=1))
     link.on_hello(Hello(1, hearing=False))
-    LinkLog(1, {5: link}, {5: THERE}, StepClock()).changed(Notice("link-down", 5))
+    LinkLog(1, {5: link}, {5: THERE}, StepClock()).log_change(Notice("link-down", 5))
     assert lines == ["peer 1: link-down 5 (192.0.2.2:7701), it does not hear this peer"]

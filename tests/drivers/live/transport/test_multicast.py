@@ -161,14 +161,14 @@ def test_a_cut_link_and_a_lossy_one_lose_multicast_too() -> None:
         async with group() as (a, b, c):
             b.pipes.cut(0)
             cast(a)
-            await until(lambda: heard(c) == [(0, 101)] and b.pipes.lost() >= 1)
+            await until(lambda: heard(c) == [(0, 101)] and b.pipes.lost_count() >= 1)
             assert heard(b) == []
             b.pipes.heal(0)
             cast(a)
             await until(lambda: heard(b) == [(0, 102)])
         async with group(shape={"loss": 1.0}) as (a, b, c):
             cast(a)
-            await until(lambda: min(b.pipes.lost(), c.pipes.lost()) >= 1)
+            await until(lambda: min(b.pipes.lost_count(), c.pipes.lost_count()) >= 1)
             assert heard(b) == heard(c) == []
         async with group(shape={"delay_ns": 5 * MS}) as (a, b, c):
             cast(a)

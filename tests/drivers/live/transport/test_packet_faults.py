@@ -47,8 +47,8 @@ def test_corrupted_datagrams_are_refused_and_every_event_arrives_once() -> None:
             assert len(got) == len({id_ for id_, _ in got})
             assert {n for _, n in got} == set(range(-1, EVENTS))
             refused = a.counters.refused["corrupted"] + b.counters.refused["corrupted"]
-            assert 0 < refused <= a.pipes.corrupted() + b.pipes.corrupted()
-            assert a.status().flat()["shaper.corrupted"] == a.pipes.corrupted()
+            assert 0 < refused <= a.pipes.corrupted_count() + b.pipes.corrupted_count()
+            assert a.status().flat()["shaper.corrupted"] == a.pipes.corrupted_count()
         finally:
             a.close()
             b.close()

@@ -88,7 +88,7 @@ def test_a_cut_link_loses_everything_until_it_is_healed() -> None:
     pipes.heal(7)
     socket.queue.send(7, b"found")
     assert [b"found" in datagram for datagram in socket.sent] == [True]
-    assert pipes.lost() == 1
+    assert pipes.lost_count() == 1
 
 
 def test_a_schedule_decides_at_the_moment_of_sending() -> None:
@@ -148,9 +148,9 @@ def test_multicast_loses_what_it_would_corrupt() -> None:
     pipes, heard = Socket().pipes(), list[bytes]()
     pipes.add(7, ("127.0.0.1", 9), loss=0.2, faults=PacketFaults(corruption=0.5), seed=1)
     for number in range(200):
-        pipes.arrive(7, b"%d" % number, heard.append)
+        pipes.receive_multicast(7, b"%d" % number, heard.append)
     assert set(heard) <= {b"%d" % number for number in range(200)}
-    assert pipes.lost() == 200 - len(heard)
+    assert pipes.lost_count() == 200 - len(heard)
     assert 40 < len(heard) < 120
 
 

@@ -1,1 +1,1 @@
-"""Who may connect to a peer and what they may do: keys, TLS, tokens, grants, limits."""
+"""Authentication and authorisation of clients and peers: keys, TLS, tokens, grants, limits."""

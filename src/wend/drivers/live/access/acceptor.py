@@ -79,7 +79,7 @@ class Acceptor:
             )
         except (OSError, ssl.SSLError, TimeoutError, asyncio.CancelledError) as error:
             self.counts["tls-failed"] += context is not None
-            self._limits.known(source)
+            self._limits.release(source)
             if isinstance(error, asyncio.CancelledError):
                 connection.close()
                 raise

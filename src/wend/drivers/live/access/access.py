@@ -33,9 +33,9 @@ LOOK_S = 1.0
 
 
 class Keeper(Protocol):
-    """The peer, which keeps events and subscriptions for its clients."""
+    """A store of events and subscriptions for clients: the peer."""
 
-    def held(self, attribute: str, value: Value) -> Event | None:
+    def retained_event(self, attribute: str, value: Value) -> Event | None:
         """The event that it retains for a value of an attribute."""
         ...
 
@@ -45,7 +45,7 @@ class Keeper(Protocol):
 
 
 class Usage:
-    """How much of a peer a client or a group uses, against its limits."""
+    """The usage of a peer by a client or a group, and its limits."""
 
     def __init__(self, who: str, limits: UsageLimits, now_s: float) -> None:
         self.who = who
@@ -64,8 +64,8 @@ class Usage:
         """Use other limits. Earlier usage still counts."""
         if limits != self.limits:
             self.limits = limits
-            self.events = _changed(self.events, limits.events_per_s, now_s)
-            self.bytes = _changed(self.bytes, limits.bytes_per_s, now_s)
+            self.events = _with_rate(self.events, limits.events_per_s, now_s)
+            self.bytes = _with_rate(self.bytes, limits.bytes_per_s, now_s)
 
     def is_idle(self, now_s: float) -> bool:
         """Whether this can be dropped without losing information."""
@@ -109,29 +109,31 @@ class Usage:
     def release(self, key: KeptKey) -> None:
         self._kept_bytes -= self._kept.pop(key, 0)
 
-    def room(self, key: KeptKey, size: int, keeper: Keeper, now_s: float) -> int | None:
-        """How many bytes may be kept under this key, for a request of this size; None for any number. Raises `Refused`
-        if there is no room."""
+    def available_bytes(self, key: KeptKey, size: int, keeper: Keeper, now_s: float) -> int | None:
+        """The number of bytes that may be kept under this key, for a request of this size; None for any number. Raises
+        `Refused` if there is no room."""
         limit = self.limits.kept_bytes
         if limit is None:
             return None
-        if (self._left(limit, key) < size or len(self._kept) > MAX_KEPT) and now_s >= self._looked_s + LOOK_S:
+        if (
+            self._remaining_bytes(limit, key) < size or len(self._kept) > MAX_KEPT
+        ) and now_s >= self._looked_s + LOOK_S:
             self._looked_s = now_s
-            self._release_gone(keeper)
-        left = self._left(limit, key)
+            self._release_removed(keeper)
+        left = self._remaining_bytes(limit, key)
         if left <= 0:
             raise Refused(f"{self.who} may keep {limit} bytes, and they are in use", code="kept-refused")
         return left
 
-    def _release_gone(self, keeper: Keeper) -> None:
+    def _release_removed(self, keeper: Keeper) -> None:
         """Release entries that the peer has dropped, that have expired, or that another client has removed."""
         for key in list(self._kept):
             kind, name, value = key
-            is_kept = keeper.has_durable(name) if kind == _DURABLE else keeper.held(name, value) is not None
+            is_kept = keeper.has_durable(name) if kind == _DURABLE else keeper.retained_event(name, value) is not None
             if not is_kept:
                 self.release(key)
 
-    def _left(self, limit: int, key: KeptKey) -> int:
+    def _remaining_bytes(self, limit: int, key: KeptKey) -> int:
         return limit - self._kept_bytes + self._kept.get(key, 0)
 
 
@@ -143,7 +145,7 @@ def _burst(rate_per_s: float) -> float:
     return max(1.0, rate_per_s) if rate_per_s else 0.0
 
 
-def _changed(bucket: TokenBucket | None, rate_per_s: float | None, now_s: float) -> TokenBucket | None:
+def _with_rate(bucket: TokenBucket | None, rate_per_s: float | None, now_s: float) -> TokenBucket | None:
     """The bucket with another rate. It keeps its level, so alternating between two certificates gains nothing."""
     if bucket is None or rate_per_s is None:
         return _bucket(rate_per_s, now_s)
@@ -172,7 +174,7 @@ class Access:
             usage.connections += 1
 
     def close(self) -> None:
-        """The connection has ended. Durable subscriptions and retained events stay."""
+        """Release the usage of a connection that has ended. Durable subscriptions and retained events stay."""
         if self._closed:
             return
         self._closed = True
@@ -192,7 +194,7 @@ class Access:
         self.rights.check_publication(attributes)
 
     def check_reply(self, topic: Value | None, to: PeerId) -> None:
-        """Check an event for one peer alone, which must be a reply."""
+        """Check an event addressed to one peer, which must be a reply."""
         if not isinstance(topic, str) or (topic, to) not in self._requests:
             raise Refused("this client may reply only to requests that it has received", code="reply-refused")
 
@@ -208,35 +210,36 @@ class Access:
         """Check that an event of this size may be retained for this value."""
         self.check_replace(attribute, value)
         for usage in self._usages:
-            room = usage.room((_RETAINED, attribute, value), size, self._keeper, self._clock_s())
+            room = usage.available_bytes((_RETAINED, attribute, value), size, self._keeper, self._clock_s())
             if room is not None and size > room:
                 raise Refused(f"{usage.who} may keep {usage.limits.kept_bytes} bytes", code="kept-refused")
 
     def check_replace(self, attribute: str, value: Value) -> None:
         """Check that this client may replace or remove the event that is retained for a value."""
-        former = self._keeper.held(attribute, value)
+        former = self._keeper.retained_event(attribute, value)
         if former is not None and not self.rights.admin and not self.rights.may_publish(former.attributes):
             raise Refused(
                 "the event that is retained for this value is not this client's to change", code="publish-refused"
             )
 
-    def retained(self, attribute: str, value: Value) -> None:
-        """The peer retains an event that this client has published."""
-        event = self._keeper.held(attribute, value)
+    def record_retained(self, attribute: str, value: Value) -> None:
+        """Count an event of this client that the peer retains."""
+        event = self._keeper.retained_event(attribute, value)
         if event is not None:
             for usage in self._usages:
                 usage.keep((_RETAINED, attribute, value), event_bytes(event))
 
-    def unretained(self, attribute: str, value: Value) -> None:
+    def record_removed(self, attribute: str, value: Value) -> None:
         for usage in self._usages:
             usage.release((_RETAINED, attribute, value))
 
     # ---------------------------------------------------------------- subscriptions
 
-    def subscription(
+    def grant_subscription(
         self, text: str, durable: DurableOptions | None, announced: bool
     ) -> tuple[str, DurableOptions | None]:
-        """The subscription that is granted to the client for a request. Raises `Refused` or `FilterError`."""
+        """Restrict a requested subscription to the client's grants, and return it. Raises `Refused` or
+        `FilterError`."""
         for usage in self._usages:
             usage.check_subscription()
         if not announced:
@@ -247,31 +250,33 @@ class Access:
             return granted, None
         name = self.full_name(durable.name)
         now_s = self._clock_s()
-        rooms = [usage.room(_backlog(name), durable.max_bytes, self._keeper, now_s) for usage in self._usages]
+        rooms = [
+            usage.available_bytes(_backlog(name), durable.max_bytes, self._keeper, now_s) for usage in self._usages
+        ]
         size = min([durable.max_bytes, *(room for room in rooms if room is not None)])
         return granted, msgspec.structs.replace(durable, name=name, max_bytes=size)
 
-    def subscribed(self, handle: int, durable: DurableOptions | None) -> None:
-        """The broker has made the subscription."""
+    def record_subscription(self, handle: int, durable: DurableOptions | None) -> None:
+        """Count a subscription that the broker has made."""
         self._handles.add(handle)
         for usage in self._usages:
             usage.subscriptions += 1
         if durable is not None:
-            self.has_durable(durable)
+            self.record_durable(durable)
 
-    def has_durable(self, durable: DurableOptions) -> None:
-        """The client has a durable subscription of this name."""
+    def record_durable(self, durable: DurableOptions) -> None:
+        """Count the backlog of a durable subscription of the client."""
         for usage in self._usages:
             usage.keep(_backlog(durable.name), durable.max_bytes)
 
-    def unsubscribed(self, handle: int) -> None:
+    def end_subscription(self, handle: int) -> None:
         if handle in self._handles:
             self._handles.discard(handle)
             for usage in self._usages:
                 usage.subscriptions -= 1
 
-    def removed(self, name: str) -> None:
-        """A durable subscription is removed."""
+    def remove_durable(self, name: str) -> None:
+        """Stop counting a durable subscription that is removed."""
         for usage in self._usages:
             usage.release(_backlog(name))
 
@@ -279,7 +284,7 @@ class Access:
         """The full name of a durable subscription. It has the client's name, so no other client can take it over."""
         return f"{self.name}{SEPARATOR}{name}"
 
-    def removable(self, name: str) -> str:
+    def removable_name(self, name: str) -> str:
         """The durable subscription that the client may remove: its own, or as an administrator any by its full name."""
         return name if self.rights.admin and SEPARATOR in name else self.full_name(name)
 
@@ -296,7 +301,7 @@ class Access:
 
     # ---------------------------------------------------------------- deliveries
 
-    def takes(self, event: Event, durable: bool) -> bool:
+    def may_receive(self, event: Event, durable: bool) -> bool:
         """Whether an event may be delivered. A backlog may have events that are no longer granted. It remembers
         requests, so that the client may answer them."""
         if durable and not self.rights.may_receive(event.attributes):

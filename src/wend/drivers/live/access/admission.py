@@ -51,17 +51,17 @@ class ClientAdmission:
 
     # ---------------------------------------------------------------- who it is
 
-    def by_certificate(self, certificate: bytes) -> Identity:
-        """The identity in a certificate. Raises `Untrusted`."""
+    def identify_by_certificate(self, certificate: bytes) -> Identity:
+        """Verify a certificate, and return its identity. Raises `Untrusted`."""
         if self.keys is None:
             raise Untrusted("this peer has no keys")
         return self.keys.verifier.verify(certificate, wall_s())
 
-    def by_token(self, token: str) -> Identity:
-        """The identity of a token. Raises `Untrusted`."""
+    def identify_by_token(self, token: str) -> Identity:
+        """Verify a token, and return its identity. Raises `Untrusted`."""
         if not token:
             raise Untrusted("this peer needs a certificate or a token")
-        identity = None if self.keys is None or len(token) > MAX_TOKEN_CHARS else self.keys.by_token(token)
+        identity = None if self.keys is None or len(token) > MAX_TOKEN_CHARS else self.keys.find_client_by_token(token)
         if identity is None:
             raise Untrusted("this peer does not know the token")
         self.check(identity)
@@ -81,16 +81,18 @@ class ClientAdmission:
             raise Untrusted(f"the {what} of {identity.name} has ended", code="credentials-expired")
         if not is_token:
             return identity
-        renewed = self.keys.by_serial(identity.serial)
+        renewed = self.keys.find_client_by_serial(identity.serial)
         if renewed is None:
             raise Untrusted(f"the token of {identity.name} is withdrawn", code="credentials-revoked")
         return renewed
 
     # ---------------------------------------------------------------- what it may do
 
-    def open(self, identity: Identity | None, durable: Iterable[DurableOptions], keeper: Keeper) -> Access | None:
-        """The access of a new connection; None if it may do everything. `durable` are the durable subscriptions of the
-        peer, which is the `keeper`. Raises `Refused` if the client has too many connections."""
+    def open_access(
+        self, identity: Identity | None, durable: Iterable[DurableOptions], keeper: Keeper
+    ) -> Access | None:
+        """Open the access of a new connection; None if it may do everything. `durable` are the durable subscriptions of
+        the peer, which is the `keeper`. Raises `Refused` if the client has too many connections."""
         name = "" if identity is None else identity.name  # no certificate or token has an empty name
         rights = self.grants.rights(None if identity is None else identity.groups)
         if rights is None:
@@ -106,7 +108,7 @@ class ClientAdmission:
         access = Access(name, rights, (mine, *groups), self._clock_s, keeper)
         for options in durable:
             if options.name.startswith(f"{name}{SEPARATOR}"):
-                access.has_durable(options)
+                access.record_durable(options)
         return access
 
     def _usage(self, kind: str, name: str, who: str, limits: UsageLimits, now_s: float) -> Usage:
@@ -116,7 +118,7 @@ class ClientAdmission:
         usage.change(limits, now_s)
         return usage
 
-    def is_changed(self, identity: Identity | None, access: Access | None) -> bool:
+    def has_changed_rights(self, identity: Identity | None, access: Access | None) -> bool:
         """Whether the rights of a client have changed since it connected. Raises `Refused` if they are too large."""
         rights = self.grants.rights(None if identity is None else identity.groups)
         if rights is None or access is None:

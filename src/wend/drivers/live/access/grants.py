@@ -44,7 +44,7 @@ DENIALS: frozenset[str] = frozenset(get_args(Denial))
 
 
 class UsageLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How much of a peer a client, or all clients of a group together, may use. None means no limit."""
+    """Limits on the usage of a peer by a client, or by all clients of a group together. None means no limit."""
 
     connections: int | None = None
     subscriptions: int | None = None
@@ -101,12 +101,12 @@ class Rights:
         """The grants, by group."""
         grants = granted.values()
         self.admin = any(grant.admin for grant in grants)
-        self.subscribe = _any_of([grant.subscribe for grant in grants])
-        self.limits = _highest([grant.client_limits for grant in grants])
+        self.subscribe = _union_filter([grant.subscribe for grant in grants])
+        self.limits = _highest_limits([grant.client_limits for grant in grants])
         self.group_limits = {group: grant.group_limits for group, grant in granted.items()}
-        self._publish = parse(_any_of([grant.publish for grant in grants]))
+        self._publish = parse(_union_filter([grant.publish for grant in grants]))
         self._receives = parse(self.subscribe)
-        self._publish_names = _names(self._publish)
+        self._publish_names = _filter_names(self._publish)
 
     def check_publication(self, attributes: Attributes) -> None:
         """Raise `Refused` for an event that the client may not publish."""
@@ -119,7 +119,7 @@ class Rights:
             return False
         if not any(isinstance(value, Range) for value in attributes.values()):
             return True
-        event = _as_filter(attributes, self._publish_names)
+        event = _values_filter(attributes, self._publish_names)
         return bool(event.conjunctions) and self._publish.covers(event)  # an empty range is not granted
 
     def may_receive(self, attributes: Attributes) -> bool:
@@ -143,7 +143,7 @@ class Rights:
 
 
 def is_inbox(topic: object) -> TypeGuard[str]:
-    """Whether this is the topic of an inbox. Nobody can guess such a topic."""
+    """Whether this is the topic of an inbox. Such topics cannot be guessed."""
     return isinstance(topic, str) and topic.startswith(INBOX) and MIN_INBOX_CHARS <= len(topic) <= MAX_INBOX_CHARS
 
 
@@ -234,7 +234,7 @@ def _read_grant(group: str, table: Any) -> Grant:
     return grant
 
 
-def _any_of(texts: Sequence[str]) -> str:
+def _union_filter(texts: Sequence[str]) -> str:
     """A filter for events that match one of these, in its normal form."""
     joined = " or ".join(f"({text})" for text in texts) or NOTHING
     try:
@@ -243,14 +243,14 @@ def _any_of(texts: Sequence[str]) -> str:
         raise ConfigError(f"the grants of these groups are too large together: {error}") from None
 
 
-def _names(filter_: Filter) -> list[str]:
+def _filter_names(filter_: Filter) -> list[str]:
     """The attributes that a filter names."""
     names = {name for one in filter_.conjunctions for name, _ in one.values}
     names |= {name for one in filter_.conjunctions for each in one.bindings for name in (each.left, each.right)}
     return sorted(names)
 
 
-def _as_filter(attributes: Attributes, names: Sequence[str]) -> Filter:
+def _values_filter(attributes: Attributes, names: Sequence[str]) -> Filter:
     """A filter for exactly the values that these attributes of an event may have."""
     return parse(" and ".join(_predicate(name_text(name), attributes.get(name)) for name in names) or "true")
 
@@ -268,7 +268,7 @@ def _predicate(name: str, value: Value | None) -> str:
     return " and ".join(ends)
 
 
-def _highest(limits: Sequence[UsageLimits]) -> UsageLimits:
+def _highest_limits(limits: Sequence[UsageLimits]) -> UsageLimits:
     """The highest of several limits, each by itself."""
     highest = {}
     for name in UsageLimits.__struct_fields__:

@@ -73,16 +73,16 @@ class KeyFolder(msgspec.Struct, frozen=True):
     """By hash."""
 
     @property
-    def chain(self) -> tuple[Path, Path]:
+    def certificate_files(self) -> tuple[Path, Path]:
         """The files of the certificate and of its key, for TLS."""
         return self.folder / CERTIFICATE, self.folder / SIGNING_KEY
 
-    def by_token(self, token: str) -> Identity | None:
+    def find_client_by_token(self, token: str) -> Identity | None:
         """The client of a token; None if the token is unknown."""
         known = self.tokens.get(token_hash(token))
         return None if known is None else token_identity(known)
 
-    def by_serial(self, serial: int) -> Identity | None:
+    def find_client_by_serial(self, serial: int) -> Identity | None:
         """The client of the token with this serial number; None if there is none."""
         known = next((token for token in self.tokens.values() if token.serial == serial), None)
         return None if known is None else token_identity(known)
@@ -160,23 +160,23 @@ def read_session_key(path: Path) -> bytes:
 
 def _private_key(path: Path) -> object:
     content, wrong = read_bytes(path, private=True), "is not a private key in PEM format without a passphrase"
-    return _parsed(path, wrong, lambda: load_pem_private_key(content, None))
+    return _parse(path, wrong, lambda: load_pem_private_key(content, None))
 
 
 def read_certificates(path: Path) -> list[bytes]:
     """The certificates of a PEM file, as DER, at least one."""
     content, wrong = read_bytes(path), "has no certificate in PEM format"
-    certificates = _parsed(path, wrong, lambda: x509.load_pem_x509_certificates(content))
+    certificates = _parse(path, wrong, lambda: x509.load_pem_x509_certificates(content))
     return [one.public_bytes(Encoding.DER) for one in certificates]
 
 
 def read_request_file(path: Path) -> bytes:
     """The request of a PEM file, as DER."""
     content, wrong = read_bytes(path), "has no certificate request in PEM format"
-    return _parsed(path, wrong, lambda: x509.load_pem_x509_csr(content).public_bytes(Encoding.DER))
+    return _parse(path, wrong, lambda: x509.load_pem_x509_csr(content).public_bytes(Encoding.DER))
 
 
-def _parsed(path: Path, wrong: str, parse: Callable[[], T]) -> T:
+def _parse(path: Path, wrong: str, parse: Callable[[], T]) -> T:
     try:
         return parse()
     except Exception:  # the library raises many kinds
@@ -192,14 +192,14 @@ def read_revoked(path: Path) -> frozenset[int]:
         content = line.partition("#")[0].strip()
         if not content:
             continue
-        serial = as_serial(content)
+        serial = parse_serial(content)
         if serial is None:
             raise ConfigError(f"{path}, line {number}: {content[:100]!r} is no serial number")
         serials.add(serial)
     return frozenset(serials)
 
 
-def as_serial(text: str) -> int | None:
+def parse_serial(text: str) -> int | None:
     """The serial number in a text; None if it is not one."""
     if not (text.isascii() and text.isdigit()) or len(text) > len(str(MAX_SERIAL)):
         return None

@@ -36,11 +36,11 @@ class StrangerLimits:
         self.waiting = 0
 
     def __len__(self) -> int:
-        """How many sources are remembered."""
+        """The number of remembered sources."""
         return len(self._sources)
 
     def admit(self, host: str) -> str | None:
-        """The source of a new connection, to be passed to `known` later; None if it may not connect."""
+        """The source of a new connection, to be passed to `release` later; None if it may not connect."""
         source = source_of(host)
         if self._exempt_loopback and source == LOOPBACK:
             return source
@@ -53,8 +53,8 @@ class StrangerLimits:
         self.waiting += 1
         return source
 
-    def known(self, source: str) -> None:
-        """A connection has shown who it is, or has ended."""
+    def release(self, source: str) -> None:
+        """Stop counting a connection as one of a stranger: its client is identified, or it has ended."""
         if self._exempt_loopback and source == LOOPBACK:
             return
         left = self._waiting[source] - 1

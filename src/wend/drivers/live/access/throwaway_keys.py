@@ -26,8 +26,8 @@ class ThrowawayRoot:
             name, self._secret, serial=key_files.new_serial(), not_before_s=self._begin_s, not_after_s=self._end_s
         )
 
-    def credentials(self, name: str, peer: PeerId | None = None, groups: tuple[str, ...] = ()) -> Credentials:
-        """New keys with their certificate."""
+    def issue(self, name: str, peer: PeerId | None = None, groups: tuple[str, ...] = ()) -> Credentials:
+        """Make new keys with their certificate."""
         signing, session = key_files.new_secret(), key_files.new_secret()
         certificate = sign(
             make_request(name, signing, session),
@@ -41,13 +41,13 @@ class ThrowawayRoot:
         )
         return make_credentials(certificate, session, signing)
 
-    def keys(self, peer: PeerId) -> tuple[Credentials, Verifier]:
-        """The credentials of a live peer, and its verifier."""
-        return self.credentials(f"peer-{peer}", peer), RootVerifier(self.certificate)
+    def issue_to_peer(self, peer: PeerId) -> tuple[Credentials, Verifier]:
+        """Issue the credentials of a live peer, and its verifier."""
+        return self.issue(f"peer-{peer}", peer), RootVerifier(self.certificate)
 
     def write(self, folder: Path, name: str, peer: PeerId | None = None, groups: tuple[str, ...] = ()) -> Path:
-        """A folder of keys, as `wend key new` and `wend key sign` make it."""
-        credentials = self.credentials(name, peer, groups)
+        """Write a folder of keys like that of `wend key new` and `wend key sign`."""
+        credentials = self.issue(name, peer, groups)
         key_files.make_folder(folder)
         key_files.write_signing_key(folder / key_files.SIGNING_KEY, credentials.signing_secret)
         key_files.write_session_key(folder / key_files.SESSION_KEY, credentials.session_secret)

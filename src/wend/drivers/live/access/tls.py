@@ -28,7 +28,7 @@ _ALERTS = {
 
 
 class ClientTls(msgspec.Struct, frozen=True):
-    """How a client connects by TLS."""
+    """The settings with which a client connects by TLS."""
 
     context: ssl.SSLContext
     verifier: RootVerifier
@@ -47,7 +47,7 @@ def server_context(keys: KeyFolder) -> ssl.SSLContext:
     context = _context(ssl.PROTOCOL_TLS_SERVER, [root.certificate for root in keys.verifier.roots])
     context.verify_mode = ssl.CERT_OPTIONAL
     context.num_tickets = 0  # a resumed session would not show its certificate again
-    _load_chain(context, *keys.chain)
+    _load_chain(context, *keys.certificate_files)
     return context
 
 
@@ -116,11 +116,11 @@ def _load_chain(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
     try:
         context.load_cert_chain(certificate, key)
     except (ssl.SSLError, OSError) as error:
-        raise ConfigError(f"{certificate} and {key} cannot be used for TLS: {reason(error)}") from None
+        raise ConfigError(f"{certificate} and {key} cannot be used for TLS: {failure_reason(error)}") from None
 
 
-def reason(error: BaseException) -> str:
-    """Why TLS failed, for a sentence."""
+def failure_reason(error: BaseException) -> str:
+    """The reason why TLS failed, as part of a sentence."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {error.verify_message}"
     code = getattr(error, "reason", None)

@@ -48,7 +48,7 @@ class AddressBook:
                 del self.reachable[former]
 
     def move(self, peer: PeerId, address: Address) -> None:
-        """The peer is at this address, and no longer at any other. An earlier incarnation of it stays stale."""
+        """Replace all addresses of a peer by this one. Its earlier incarnations stay stale."""
         incarnation = self._incarnations.get(peer)
         self.remove(peer)
         self.add(peer, address)
@@ -65,7 +65,7 @@ class AddressBook:
         self._hosts = {host for host, _ in (*self._owners, *self.reachable.values())}
 
     def incarnation(self, peer: PeerId) -> int:
-        """The latest incarnation that was heard of the peer; 0: none."""
+        """The latest known incarnation of a peer, or 0."""
         return self._incarnations.get(peer, 0)
 
     def owner(self, address: Address) -> PeerId | None:
@@ -77,7 +77,7 @@ class AddressBook:
         return address[0] in self._hosts
 
     def identify(self, header: Header | None, address: Address) -> PeerId | Unidentified:
-        """Who sent a datagram from this address; `header` is None if it could not be read."""
+        """The sender of a datagram from this address. `header` is None if it could not be read."""
         owner = self._owners.get(address)
         if owner is None:
             return "stranger"
@@ -90,12 +90,13 @@ class AddressBook:
         return owner
 
     def confirm(self, header: Header, address: Address, head: bytes) -> None:
-        """Note a datagram that was identified and decoded: those with the same header bytes need no other check."""
-        self.note(header)
+        """Record the header of a datagram that was identified and decoded. Datagrams with the same header bytes need no
+        further check."""
+        self.record_incarnation(header)
         self.verified[address, head] = header.sender
 
-    def note(self, header: Header) -> None:
-        """Note the incarnation of a sender that was identified: earlier ones are stale from now on."""
+    def record_incarnation(self, header: Header) -> None:
+        """Record the incarnation of an identified sender. Its earlier incarnations are stale from now on."""
         if header.incarnation != self._incarnations.get(header.sender):
             self._forget_headers(header.sender)
             self._incarnations[header.sender] = header.incarnation

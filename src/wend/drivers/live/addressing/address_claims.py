@@ -14,7 +14,7 @@ from wend.model.events import PeerId
 from wend.model.units import MS, Nanos
 
 ANSWER_NS: Nanos = 250 * MS
-"""How long the locator waits for an answer before it asks again, or asks somebody else."""
+"""How long the locator waits for an answer before it asks again, or asks another peer."""
 CLAIM_TRIES = 4
 MAX_CLAIMS = 256
 MAX_HELD_BYTES = 1 << 20
@@ -48,7 +48,7 @@ class AddressClaims:
         ask: Callable[[Nanos, Address, AddressClaim], None],
         decided: Callable[[Nanos, AddressClaim], None],
     ) -> None:
-        """`ask` sends a question to an address; its answer goes to `take_answer`. `decided` gets each claim that is
+        """`ask` sends a question to an address; its answer goes to `on_reply`. `decided` gets each claim that is
         decided."""
         self._book = book
         self._ask = ask
@@ -64,17 +64,17 @@ class AddressClaims:
         return any(peer == claimed for claimed, _ in self._claims)
 
     def add(self, now: Nanos, peer: PeerId, address: Address) -> AddressClaim | None:
-        """Ask whether the peer is there. None if too many claims wait."""
+        """Add the claim that a peer is at an address, and ask the address. Returns None if too many claims wait."""
         claim = self._claims.get((peer, address))
         if claim is None and len(self._claims) < MAX_CLAIMS:
             current = self._book.reachable.get(peer)
             rival = None if current == address else current
             claim = self._claims[peer, address] = AddressClaim(peer, address, rival)
-            self._press(now, claim)
+            self._ask_again(now, claim)
         return claim
 
     def hold(self, now: Nanos, claim: AddressClaim, inner: InnerDatagram) -> bool:
-        """Keep a datagram of the peer until its claim is decided. False if there are too many."""
+        """Keep a datagram of the peer until its claim is decided. Returns False if too many datagrams wait."""
         size = FRAME_BYTES + len(inner.body)
         if self._held_bytes + size > MAX_HELD_BYTES:
             return False
@@ -84,11 +84,9 @@ class AddressClaims:
 
     def tick(self, now: Nanos) -> None:
         for claim in [claim for claim in self._claims.values() if now >= claim.due_ns]:
-            self._press(now, claim)
+            self._ask_again(now, claim)
 
-    def take_answer(
-        self, now: Nanos, claim: AddressClaim, sender: PeerId, reply: AddressReply, address: Address
-    ) -> None:
+    def on_reply(self, now: Nanos, claim: AddressClaim, sender: PeerId, reply: AddressReply, address: Address) -> None:
         if self._claims.get((claim.peer, claim.address)) is not claim:
             return
         if address == claim.rival:
@@ -105,7 +103,7 @@ class AddressClaims:
         ):
             self._decide(now, claim)
 
-    def _press(self, now: Nanos, claim: AddressClaim) -> None:
+    def _ask_again(self, now: Nanos, claim: AddressClaim) -> None:
         """Ask both addresses of a claim again, or decide it by the answers so far."""
         if claim.tries_left == 0:
             self._decide(now, claim)

@@ -52,7 +52,7 @@ class AddressLookup:
         if address not in self.tried and len(self.tried) + len(self.candidates) < MAX_ASKED:
             self.candidates[address] = peer
 
-    def next(self) -> Address | None:
+    def next_candidate(self) -> Address | None:
         """The candidate that is closest to the id on the ring."""
         nearest = min(
             self.candidates, key=lambda at: (distance(node_id(self.candidates[at]), self.place), at), default=None
@@ -86,7 +86,7 @@ class AddressLookups:
         self._waiting = 0
 
     def wait(self, now: Nanos, message: Send, mentioned_at: Address | None) -> None:
-        """Look for the peer of a message, which waits until then."""
+        """Look up the address of a message's receiver. The message waits until the address is known."""
         lookup = self._lookup(now, message.peer, mentioned_at)
         if lookup is not None and any(message == other for other, _ in lookup.waiting):
             return
@@ -97,12 +97,12 @@ class AddressLookups:
         self._waiting += 1
 
     def doubt(self, now: Nanos, peer: PeerId, address: Address) -> None:
-        """Look for a peer that does not answer at this address."""
+        """Look up a peer again that does not answer at its known address."""
         if peer not in self._lookups and (lookup := self._lookup(now, peer, None)) is not None:
             lookup.doubted = address
 
     def take(self, peer: PeerId) -> list[tuple[Send, Nanos]]:
-        """End the lookup of a peer whose address is known now. Returns the messages that wait for it."""
+        """End the lookup of a peer whose address has become known. Returns the messages that wait for the peer."""
         lookup = self._lookups.pop(peer, None)
         if lookup is None:
             return []
@@ -110,7 +110,7 @@ class AddressLookups:
         return lookup.waiting
 
     def look_up_own(self, now: Nanos, me: PeerId, reply: AddressReply) -> bool:
-        """Look for another peer with this peer's own id. Returns whether the search has ended."""
+        """Search for another peer with this peer's id. Returns whether the search has ended."""
         if self._own is None:
             self._own = AddressLookup(me, now + OWN_ID_NS)
         self._learn(now, self._own, reply)
@@ -119,7 +119,7 @@ class AddressLookups:
     def drop_own(self) -> None:
         self._own = None
 
-    def take_answer(self, now: Nanos, lookup: AddressLookup, reply: AddressReply) -> bool:
+    def on_reply(self, now: Nanos, lookup: AddressLookup, reply: AddressReply) -> bool:
         """Returns whether the search for the own id has ended."""
         lookup.open -= 1
         if lookup is not self._own and self._lookups.get(lookup.peer) is not lookup:
@@ -165,18 +165,18 @@ class AddressLookups:
         if now >= lookup.ends_ns:
             return self._end(lookup)
         is_claimed = self._claims.is_claimed(lookup.peer)
-        address = None if is_claimed and lookup is not self._own else lookup.next()
+        address = None if is_claimed and lookup is not self._own else lookup.next_candidate()
         if address is not None:
             self._ask(now, lookup, address)
         elif not lookup.open and not is_claimed:
             if lookup is self._own or not lookup.waiting:
                 return self._end(lookup)
-            self._begin_again(lookup)
+            self._restart(lookup)
         lookup.due_ns = min(now + ANSWER_NS, lookup.ends_ns)
         return False
 
-    def _begin_again(self, lookup: AddressLookup) -> None:
-        """Nobody knows the peer, which may be joining now: begin again, with the peers that are known by now."""
+    def _restart(self, lookup: AddressLookup) -> None:
+        """Restart a lookup that found no peer, with all candidates known by now: the peer may be joining."""
         lookup.tried.clear()
         if lookup.mentioned_at is not None:
             lookup.add(lookup.peer, lookup.mentioned_at)  # as the closest of all
@@ -192,7 +192,7 @@ class AddressLookups:
         return False
 
     def _learn(self, now: Nanos, lookup: AddressLookup, reply: AddressReply) -> None:
-        """Claim the address that the answer names, and note the peers that are closer."""
+        """Claim the address that a reply names, and add the closer peers as candidates."""
         for neighbour in reply.nearest:
             address = (neighbour.host, neighbour.port)
             if not self._is_usable(address):

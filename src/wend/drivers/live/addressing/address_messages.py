@@ -91,7 +91,7 @@ class AddressQuestion(msgspec.Struct, frozen=True, gc=False):
 
 
 class AddressQuestions:
-    """The questions that nobody has answered yet, by their random numbers, oldest first."""
+    """The unanswered questions by their random numbers, oldest first."""
 
     def __init__(self, transmit: Callable[[Address, PeerId, bytes], None], number: Callable[[], int]) -> None:
         self._transmit = transmit
@@ -106,7 +106,7 @@ class AddressQuestions:
         self._transmit(address, ANYONE, encode(query))
 
     def take(self, number: int, address: Address) -> object | None:
-        """Who asked the question that this address answers; None if nobody did."""
+        """Remove the question that this address answers, and return its asker; None if there is no such question."""
         question = self._open.get(number)
         if question is None or question.address != address:
             return None
@@ -114,7 +114,7 @@ class AddressQuestions:
         return question.asker
 
     def expire(self, now: Nanos) -> list[object]:
-        """The askers of questions that nobody has answered in time."""
+        """Remove the questions that were not answered in time, and return their askers."""
         askers = []
         while self._open and now >= next(iter(self._open.values())).ends_ns:
             askers.append(self._open.pop(next(iter(self._open))).asker)

@@ -1,4 +1,4 @@
-"""The addresses by which a peer joins an overlay, and whether somebody answers there.
+"""The addresses by which a peer joins an overlay, and whether a peer answers there.
 
 The protocol learns of a contact only after the peer has looked up its own id, so that two peers with one id do not both
 join.
@@ -41,19 +41,19 @@ class Contacts:
         self._greeting: dict[PeerId, None] = {}
         """Contacts of which the protocol learns once the peer has looked up its own id."""
         self.has_own_id = False
-        """Whether the peer has looked up its own id, and nobody else has it."""
+        """Whether the peer has looked up its own id, and no other peer has it."""
 
     def begin(self, addresses: tuple[Address, ...]) -> None:
         self._contacts = [ContactAddress(address) for address in addresses]
         self.has_own_id = self._asks_links and not addresses  # other peers know it already, so it keeps its id
 
     def move(self, former: Address | None, address: Address) -> None:
-        """Look for somebody at this address, and no longer at the former one."""
+        """Contact this address instead of the former one."""
         self._contacts = [contact for contact in self._contacts if contact.address not in (former, address)]
         self._contacts.append(ContactAddress(address))
 
     def hurry(self, now: Nanos, peer: PeerId) -> None:
-        """The link with a peer has failed: if it is a contact, ask it soon."""
+        """Ask a peer soon if it is a contact, because the link with it has failed."""
         for contact in self._contacts:
             if contact.peer == peer:
                 contact.due_ns, contact.retry_ns = now, FIRST_RETRY_NS
@@ -75,15 +75,15 @@ class Contacts:
                 self._ask(now, contact)
 
     def is_lost(self, address: Address) -> bool:
-        """Whether nobody is heard at an address to join by."""
+        """Whether no peer answers at an address to join by."""
         return not any(
             contact.address == address and contact.instance is not None and not self._is_silent(contact)
             for contact in self._contacts
         )
 
     @property
-    def silent(self) -> tuple[Address, ...]:
-        """The addresses to join by at which nobody has answered yet."""
+    def silent_addresses(self) -> tuple[Address, ...]:
+        """The addresses to join by that have not answered yet."""
         return tuple(contact.address for contact in self._contacts if contact.instance is None)
 
     def _is_silent(self, contact: ContactAddress) -> bool:
@@ -91,7 +91,7 @@ class Contacts:
         return self._asks_links and contact.peer is not None and self._user.is_silent(contact.peer)
 
     def _ask(self, now: Nanos, contact: ContactAddress) -> None:
-        link = self._asks_links and (contact.peer is None or self._user.wants(contact.peer))
+        link = self._asks_links and (contact.peer is None or self._user.wants_link(contact.peer))
         if contact.instance is not None and not (link and self._is_silent(contact)):
             contact.retry_ns, wait_ns = FIRST_RETRY_NS, RECHECK_NS
         else:
@@ -105,13 +105,13 @@ class Contacts:
         return contact in self._contacts
 
     def remove_own(self, contact: ContactAddress) -> None:
-        """The address of a contact is this peer's own."""
+        """Remove a contact whose address is this peer's own."""
         self._contacts.remove(contact)
         if not self._contacts and not self._greeting and not self.has_own_id:
             self._user.on_contact(self._me)
 
-    def take_answer(self, contact: ContactAddress, sender: PeerId, reply: AddressReply) -> bool:
-        """Another peer has answered. Returns whether this process of it is a new contact."""
+    def on_reply(self, contact: ContactAddress, sender: PeerId, reply: AddressReply) -> bool:
+        """Handle the reply of another peer. Returns whether its process is a new contact."""
         contact.peer = sender
         if self._asks_links and not reply.admits:
             contact.instance = reply.instance
@@ -125,14 +125,14 @@ class Contacts:
         return True
 
     def greet(self, peer: PeerId) -> None:
-        """Tell the protocol of a contact, as soon as the peer has its own id."""
+        """Report a contact to the protocol, once this peer's own id is confirmed."""
         if self.has_own_id:
             self._user.on_contact(peer)
         else:
             self._greeting[peer] = None
 
     def confirm_own_id(self) -> None:
-        """Nobody else is known to have this peer's id: join."""
+        """Join, because no other peer is known to have this peer's id."""
         self.has_own_id = True
         if self._asks_links:
             for contact in self._contacts:

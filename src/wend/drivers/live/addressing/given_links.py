@@ -1,4 +1,4 @@
-"""The links that an operator gives a running peer: in its file, by commands, and by a file that is read again.
+"""The links that an operator gives a running peer: in its file, by commands, and when the file is reloaded.
 
 A neighbour has an address, which may be a host name, and perhaps a shape that its link imitates. If a membership makes
 the links, neighbours are only peers whose addresses are known.
@@ -56,7 +56,7 @@ class GivenLinks:
         """The neighbours that this peer asks to make the link, too, with their addresses."""
 
     def begin(self, entries: Sequence[NeighbourEntry]) -> None:
-        """Find the neighbours of the peer's file, before the peer starts."""
+        """Start to resolve and contact the neighbours of the peer's file, before the peer starts."""
         for entry in entries:
             self._reach(entry)
 
@@ -77,12 +77,12 @@ class GivenLinks:
         self._asked_at.pop(neighbour, None)
 
     def update(self, former: Sequence[NeighbourEntry], entries: Sequence[NeighbourEntry]) -> None:
-        """Apply a file that was read again. Links that a command added stay."""
+        """Apply a reloaded file. Links that a command added stay."""
         present = {entry.id: entry for entry in entries}
         for entry in (*former, *entries):
             try:
                 if entry.id not in present:
-                    self._drop(entry.id)
+                    self._remove_missing_from_file(entry.id)
                 elif entry is present[entry.id]:
                     self._apply(entry)
             except WendError as error:
@@ -101,7 +101,7 @@ class GivenLinks:
             self._reach(entry)
             log.info("peer %d: neighbour %d is at %s", self._me, entry.id, entry.address)
 
-    def _drop(self, neighbour: PeerId) -> None:
+    def _remove_missing_from_file(self, neighbour: PeerId) -> None:
         if self._peer.config.membership is not None:
             self._names.forget(neighbour)
             self._entries.pop(neighbour, None)  # the membership still knows it
@@ -111,12 +111,12 @@ class GivenLinks:
     # ---------------------------------------------------------------- addresses
 
     def _reach(self, entry: NeighbourEntry) -> None:
-        """Reach a neighbour at its address, and at each new one if a name is given."""
+        """Use the address of a neighbour, and each new address if it is given by name."""
         is_silent = partial(self._is_silent, entry.id)
-        self._names.follow(entry.id, parse_address(entry.address), partial(self._take_address, entry), is_silent)
+        self._names.follow(entry.id, parse_address(entry.address), partial(self._use_address, entry), is_silent)
         self._entries[entry.id] = entry
 
-    def _take_address(self, entry: NeighbourEntry, address: Address) -> None:
+    def _use_address(self, entry: NeighbourEntry, address: Address) -> None:
         shape = entry.shape
         self._book.move(entry.id, address)
         if shape is None:

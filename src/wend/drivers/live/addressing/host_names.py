@@ -1,4 +1,4 @@
-"""Host names of other peers: resolved in threads, and again while nobody is heard at the address.
+"""Host names of other peers: resolved in threads, and again while no peer answers at the address.
 
 If a name cannot be resolved, the peer logs one line and tries again, with growing pauses. It finds a site whose address
 has changed in the same way.
@@ -21,7 +21,7 @@ FIRST_PAUSE_S = 1.0
 LAST_PAUSE_S = 60.0
 """The pause before the next attempt to resolve a name doubles up to this one."""
 LOOK_S = 5.0
-"""How often it checks whether nobody is heard at a resolved address."""
+"""How often it checks whether a peer answers at a resolved address."""
 START_S = 2.0
 """How long the start of a peer waits for the first answers."""
 
@@ -53,7 +53,7 @@ class HostNames:
         if name is not None and name.task is not None:
             name.task.cancel()
 
-    async def first_answers(self) -> None:
+    async def wait_for_first_tries(self) -> None:
         """Wait a little, until every name has been tried once."""
         tried = [asyncio.ensure_future(name.tried.wait()) for name in self._names.values()]
         if tried:
@@ -73,7 +73,7 @@ class HostNames:
                 await asyncio.sleep(LOOK_S)
                 continue
             try:
-                addresses = await in_thread(lambda: resolve_all(name.address, self._family))
+                addresses = await call_in_thread(lambda: resolve_all(name.address, self._family))
             except ConfigError as error:
                 if not complained:
                     log.warning("peer %d: %s; it tries again", self._me, error)
@@ -86,7 +86,7 @@ class HostNames:
             pause = min(2 * pause, LAST_PAUSE_S)
 
     def _locate(self, name: "HostName", addresses: list[Address]) -> None:
-        """Take the first address, or the one after the current address, at which nobody is heard."""
+        """Use the first address or, because no peer answers at the current one, the next."""
         former = name.current
         current = addresses[(addresses.index(former) + 1) % len(addresses)] if former in addresses else addresses[0]
         if current == former:
@@ -101,7 +101,7 @@ class HostNames:
 
 
 class HostName:
-    """A name that is followed."""
+    """A name that is resolved repeatedly."""
 
     def __init__(self, address: Address, on_located: Callable[[Address], None], is_silent: Callable[[], bool]) -> None:
         self.address = address
@@ -113,7 +113,7 @@ class HostName:
         self.task: asyncio.Task[None] | None = None
 
 
-async def in_thread(function: Callable[[], Result]) -> Result:
+async def call_in_thread(function: Callable[[], Result]) -> Result:
     """Call a function in a thread of its own. A process that ends does not wait for this thread, as it would for the
     threads of asyncio: a resolver may take half a minute."""
     result: Future[Result] = Future()

@@ -29,7 +29,7 @@ MAX_LINKS = 256
 LINK_DELAY_NS: Nanos = 20 * MS
 """The expected delay of a link that is made by joining; measurements correct it."""
 PATIENCE_S = 5.0
-"""How long it waits for an answer before the log says that nobody answers."""
+"""How long it waits for an answer before it logs that no peer answers."""
 
 
 class Joining:
@@ -51,7 +51,7 @@ class Joining:
         receive: Callable[[InnerDatagram, Address, Nanos], None],
         is_silent: Callable[[PeerId], bool],
     ) -> None:
-        """`peer`: the state machine; it hears of changes by `tell`. `perform` carries out effects that have waited, and
+        """`peer`: the state machine; `tell` passes changes to it. `perform` carries out effects that have waited, and
         `receive` handles datagrams that have waited. `is_silent`: whether the link with a peer does not work."""
         self.contacts = tuple(address for address in contacts if address != here)
         """The addresses to join by."""
@@ -87,7 +87,7 @@ class Joining:
         self._locator.begin(self._clock(), self.contacts)
         self._wake()
         if self.contacts:
-            self._complaint = loop.call_later(PATIENCE_S, self._complain)
+            self._complaint = loop.call_later(PATIENCE_S, self._warn_of_silent_contacts)
 
     def close(self) -> None:
         self._timer.close()
@@ -100,8 +100,8 @@ class Joining:
 
     # ---------------------------------------------------------------- names to join by
 
-    def resolved(self, name: Address, address: Address) -> None:
-        """A name to join by now has this address, and no other."""
+    def on_resolved(self, name: Address, address: Address) -> None:
+        """Replace the address of a name to join by."""
         self.unresolved.discard(name)
         former = self._named.get(name)
         self._named[name] = address
@@ -113,17 +113,17 @@ class Joining:
             self._wake()
 
     def is_lost(self, name: Address) -> bool:
-        """Whether nobody is heard at the address of a name."""
+        """Whether no peer answers at the address of a name."""
         address = self._named.get(name)
         return address is None or (address != self._here and self._locator.contacts.is_lost(address))
 
     def ask_link(self, former: Address | None, address: Address) -> None:
-        """While this peer runs, ask the peer at an address for a link, and no longer the one at the former address."""
+        """Ask the peer at an address for a link while this peer runs, instead of the peer at the former address."""
         if self.makes_links and self._timer.is_open and address != self._here:
             self._locator.move_contact(self._clock(), former, address)
             self._wake()
 
-    # ---------------------------------------------------------------- what the peer tells
+    # ---------------------------------------------------------------- called by the peer
 
     def find(self, waiting: Send, mentioned_by: PeerId | None) -> None:
         self._locator.find(self._clock(), waiting, mentioned_by)
@@ -133,12 +133,12 @@ class Joining:
         self._locator.doubt(self._clock(), peer)
         self._wake()
 
-    def link_down(self, peer: PeerId) -> None:
+    def on_link_down(self, peer: PeerId) -> None:
         self._locator.contacts.hurry(self._clock(), peer)
         self._wake()
 
     def forget(self, peer: PeerId) -> None:
-        """The operator removed the link with a peer."""
+        """Forget a peer whose link the operator removed."""
         self.removed.add(peer)
         self._locator.forget(peer)
 
@@ -156,7 +156,7 @@ class Joining:
         self._locator.receive(self._clock(), inner, address)
         self._wake()
 
-    # ---------------------------------------------------------------- what the locator tells (`LocatorUser`)
+    # ---------------------------------------------------------------- called by the locator (`LocatorUser`)
 
     def informants(self) -> tuple[PeerId, ...]:
         return self._peer.informants
@@ -170,17 +170,17 @@ class Joining:
         else:
             self._tell(ContactFound(peer))
 
-    def admits(self, peer: PeerId) -> bool:
+    def may_link(self, peer: PeerId) -> bool:
         links = self._peer.links
-        if not self.makes_links or not self.wants(peer):
+        if not self.makes_links or not self.wants_link(peer):
             return False
         return peer in links or (self._admit and len(links) < MAX_LINKS)
 
-    def wants(self, peer: PeerId) -> bool:
+    def wants_link(self, peer: PeerId) -> bool:
         return peer not in self.removed and peer != self._me
 
     def on_link_asked(self, peer: PeerId) -> None:
-        if peer not in self._peer.links and self.wants(peer):
+        if peer not in self._peer.links and self.wants_link(peer):
             self._tell(LinkAdded(Neighbour(peer, LINK_DELAY_NS)))
 
     def on_not_admitted(self, peer: PeerId, address: Address) -> None:
@@ -206,8 +206,8 @@ class Joining:
         if due_ns is not None and due_ns != self._timer.wake_ns:
             self._timer.wake_at(WakeAt(due_ns))
 
-    def _complain(self) -> None:
-        silent = self._locator.contacts.silent
+    def _warn_of_silent_contacts(self) -> None:
+        silent = self._locator.contacts.silent_addresses
         if len(silent) == len(self.contacts):
             at = " or ".join(show(address) for address in silent)
             log.warning("peer %d: nobody listens at %s; it keeps trying, and serves its clients", self._me, at)

@@ -15,7 +15,7 @@ from wend.model.units import SECOND, Nanos
 
 MAX_LEARNED = 4096
 DOUBT_NS: Nanos = 2 * SECOND
-"""For how long nobody may doubt an address that was confirmed or doubted."""
+"""How long an address that was confirmed or doubted cannot be doubted again."""
 
 
 class LearnedAddresses:
@@ -32,7 +32,7 @@ class LearnedAddresses:
         return peer in self._confirmed_ns
 
     def add(self, now: Nanos, peer: PeerId, address: Address, *, moved: bool) -> None:
-        """`moved`: the peer is no longer heard at its former address."""
+        """`moved`: the peer no longer answers at its former address."""
         (self._book.move if moved else self._book.add)(peer, address)
         if peer not in self:
             insort(self._places, (node_id(peer), peer))
@@ -46,7 +46,7 @@ class LearnedAddresses:
     def may_be_doubted(self, now: Nanos, peer: PeerId) -> bool:
         return peer in self and now >= self._confirmed_ns[peer] + DOUBT_NS
 
-    def outdated(self) -> list[PeerId]:
+    def outdated_peers(self) -> list[PeerId]:
         """The peers to forget: those whose address another peer now has, and the oldest one if there are too many."""
         reachable = self._book.reachable
         outdated = [peer for peer in self._confirmed_ns if peer not in reachable]
@@ -59,7 +59,7 @@ class LearnedAddresses:
         self._places.remove((node_id(peer), peer))
         self._book.remove(peer)
 
-    def nearest(self, peer: PeerId, asker: Address) -> tuple[KnownAddress, ...]:
+    def nearest_peers(self, peer: PeerId, asker: Address) -> tuple[KnownAddress, ...]:
         """The peers of the book that are closest to this id, without the asker."""
         places, reachable = self._places, self._book.reachable
         at = bisect_left(places, (node_id(peer), 0))

@@ -66,19 +66,19 @@ class Locator:
         self.instance = number()
         self._learned = LearnedAddresses(book)
         self._questions = AddressQuestions(user.transmit, number)
-        self._claims = AddressClaims(book, self._questions.ask, self._decided)
+        self._claims = AddressClaims(book, self._questions.ask, self._on_decided)
         self.contacts = Contacts(me, self._questions, user, asks_links)
         self._lookups = AddressLookups(here, self._questions, self._claims, self._candidates, counters)
 
-    # ---------------------------------------------------------------- what the driver tells
+    # ---------------------------------------------------------------- called by the driver
 
     def begin(self, now: Nanos, contacts: tuple[Address, ...]) -> None:
-        """Start to look for somebody at each of these addresses."""
+        """Start to contact each of these addresses."""
         self.contacts.begin(contacts)
         self.tick(now)
 
     def move_contact(self, now: Nanos, former: Address | None, address: Address) -> None:
-        """Look for somebody at this address, and no longer at the former one."""
+        """Contact this address instead of the former one."""
         self.contacts.move(former, address)
         self.tick(now)
 
@@ -89,19 +89,19 @@ class Locator:
             self._forget(peer)
 
     def find(self, now: Nanos, message: Send, mentioned_by: PeerId | None) -> None:
-        """Have a message sent once the address of its peer is known."""
+        """Look up the receiver of a message. The message is sent once the address is known."""
         mentioned_at = None if mentioned_by is None else self._book.reachable.get(mentioned_by)
         self._lookups.wait(now, message, mentioned_at)
 
     def doubt(self, now: Nanos, peer: PeerId) -> None:
-        """A peer does not answer: it may have moved."""
+        """Look up a peer again that does not answer: it may have moved."""
         address = self._book.reachable.get(peer)
         if address is not None and self._learned.may_be_doubted(now, peer):
             self._learned.confirm(now, peer)
             self._lookups.doubt(now, peer, address)
 
     def hold(self, now: Nanos, inner: InnerDatagram, address: Address) -> bool:
-        """Keep a datagram of an unknown sender until its claim is decided. False if it must be refused now."""
+        """Keep a datagram of an unknown sender until its claim is decided. Returns False if it must be refused now."""
         peer, receiver, incarnation = inner.header
         is_for_this = receiver == self._me or inner.kind == wire.MULTICAST
         if not is_for_this or peer == self._me or peer > MAX_PEER_ID:
@@ -123,16 +123,16 @@ class Locator:
         if receiver not in (self._me, ANYONE):
             self._counters.refused["misdirected"] += 1
         elif isinstance(message, AddressQuery):
-            self._answer(now, sender, message, len(inner.body), address)
+            self._on_query(now, sender, message, len(inner.body), address)
         else:
-            self._take_answer(now, sender, message, address)
+            self._on_reply(now, sender, message, address)
 
     def next_ns(self) -> Nanos | None:
         """When `tick` is due."""
         return min([*self.contacts.due_ns(), *self._claims.due_ns(), *self._lookups.due_ns()], default=None)
 
     def tick(self, now: Nanos) -> None:
-        """Ask again, and give up what has taken too long."""
+        """Repeat unanswered questions, and give up searches that have taken too long."""
         for asker in self._questions.expire(now):
             if isinstance(asker, AddressLookup):
                 asker.open -= 1
@@ -143,10 +143,10 @@ class Locator:
 
     # ---------------------------------------------------------------- questions and answers
 
-    def _answer(self, now: Nanos, asker: PeerId, query: AddressQuery, size: int, address: Address) -> None:
+    def _on_query(self, now: Nanos, asker: PeerId, query: AddressQuery, size: int, address: Address) -> None:
         """Answer a question. No answer is longer than the body of its question, which has this size."""
-        admits = not query.link or self._user.admits(asker)
-        nearest = () if query.near is None else self._learned.nearest(query.near, address)
+        admits = not query.link or self._user.may_link(asker)
+        nearest = () if query.near is None else self._learned.nearest_peers(query.near, address)
         while True:
             body = address_messages.encode(AddressReply(query.number, self.instance, nearest, admits))
             if len(body) <= size or not nearest:
@@ -157,37 +157,37 @@ class Locator:
         else:
             self._counters.refused["short-address-question"] += 1
         if query.link and admits:
-            self._link_asked(now, asker, address)
+            self._on_link_asked(now, asker, address)
 
-    def _link_asked(self, now: Nanos, peer: PeerId, address: Address) -> None:
-        """Make the link that a peer wants, once its address has answered."""
+    def _on_link_asked(self, now: Nanos, peer: PeerId, address: Address) -> None:
+        """Make the link that a peer asks for, once its address has answered."""
         if self._book.reachable.get(peer) == address:
             self._user.on_link_asked(peer)
         elif peer != self._me and (claim := self._claims.add(now, peer, address)) is not None:
             claim.link = True
 
-    def _take_answer(self, now: Nanos, sender: PeerId, reply: AddressReply, address: Address) -> None:
+    def _on_reply(self, now: Nanos, sender: PeerId, reply: AddressReply, address: Address) -> None:
         match self._questions.take(reply.number, address):
             case ContactAddress() as contact:
-                self._take_contact_answer(now, contact, sender, reply)
+                self._on_contact_reply(now, contact, sender, reply)
             case AddressClaim() as claim:
-                self._claims.take_answer(now, claim, sender, reply, address)
+                self._claims.on_reply(now, claim, sender, reply, address)
             case AddressLookup() as lookup:
-                if self._lookups.take_answer(now, lookup, reply):
+                if self._lookups.on_reply(now, lookup, reply):
                     self.contacts.confirm_own_id()
             case _:
                 self._counters.refused["unexpected-addresses"] += 1
 
-    def _take_contact_answer(self, now: Nanos, contact: ContactAddress, sender: PeerId, reply: AddressReply) -> None:
+    def _on_contact_reply(self, now: Nanos, contact: ContactAddress, sender: PeerId, reply: AddressReply) -> None:
         if contact not in self.contacts:
             return
         if sender == self._me:
             if reply.instance == self.instance:
                 self.contacts.remove_own(contact)
             else:
-                self._same_id(contact.address)
+                self._on_same_id(contact.address)
             return
-        if not self.contacts.take_answer(contact, sender, reply):
+        if not self.contacts.on_reply(contact, sender, reply):
             return
         current = self._book.reachable.get(sender)
         if current is None:
@@ -198,8 +198,8 @@ class Locator:
         if not self.contacts.has_own_id and self._lookups.look_up_own(now, self._me, reply):
             self.contacts.confirm_own_id()
 
-    def _same_id(self, address: Address) -> None:
-        """Another process has this peer's id: do not join. A peer that has joined stays."""
+    def _on_same_id(self, address: Address) -> None:
+        """Prevent this peer from joining, because another process has its id. A peer that has joined stays."""
         if not self.contacts.has_own_id:
             self.contacts.clear()
             self._lookups.drop_own()
@@ -207,7 +207,7 @@ class Locator:
 
     def _candidates(self, peer: PeerId) -> Iterator[tuple[PeerId, Address]]:
         """Peers that may know the address of another one."""
-        for near in self._learned.nearest(peer, self._here):
+        for near in self._learned.nearest_peers(peer, self._here):
             if near.peer != peer:
                 yield near.peer, (near.host, near.port)
         for informant in self._user.informants():
@@ -217,12 +217,12 @@ class Locator:
 
     # ---------------------------------------------------------------- claims
 
-    def _decided(self, now: Nanos, claim: AddressClaim) -> None:
+    def _on_decided(self, now: Nanos, claim: AddressClaim) -> None:
         if claim.instance is None:
             self._counters.refused["stranger"] += len(claim.datagrams)
         elif claim.peer == self._me:
             if claim.instance != self.instance:
-                self._same_id(claim.address)
+                self._on_same_id(claim.address)
         elif claim.rival is not None and claim.rival_instance not in (None, claim.instance):
             self._counters.refused["id-of-other-peer"] += max(1, len(claim.datagrams))
             self._learned.confirm(now, claim.peer)
@@ -236,7 +236,7 @@ class Locator:
     def _adopt(self, now: Nanos, peer: PeerId, address: Address, *, moved: bool) -> None:
         self._learned.add(now, peer, address, moved=moved)
         self._user.on_located(peer, address)
-        for other in self._learned.outdated():
+        for other in self._learned.outdated_peers():
             self._forget(other)
         for message, since in self._lookups.take(peer):
             self._user.on_found(message, now - since)

@@ -10,7 +10,7 @@ from wend.protocol.ports import Send
 
 
 class LocatorUser(Protocol):
-    """What a locator asks its peer, and what it reports to it."""
+    """The questions and reports of a locator to its peer."""
 
     def transmit(self, address: Address, receiver: PeerId, body: bytes) -> None:
         """Send an encoded message about addresses."""
@@ -19,11 +19,11 @@ class LocatorUser(Protocol):
         """Peers that may know the addresses of others."""
         ...
 
-    def admits(self, peer: PeerId) -> bool:
-        """Whether a peer that asks for a link may have it."""
+    def may_link(self, peer: PeerId) -> bool:
+        """Whether a peer that asks for a link is admitted."""
         ...
 
-    def wants(self, peer: PeerId) -> bool:
+    def wants_link(self, peer: PeerId) -> bool:
         """Whether this peer wants a link with a contact."""
         ...
 
@@ -32,25 +32,25 @@ class LocatorUser(Protocol):
         ...
 
     def on_located(self, peer: PeerId, address: Address) -> None:
-        """The book has a new address for the peer."""
+        """Called after the book has got a new address for the peer."""
 
     def on_forgotten(self, peer: PeerId) -> None:
-        """The book no longer has an address for the peer."""
+        """Called after the address of the peer was removed from the book."""
 
     def on_found(self, waiting: Send, waited_ns: Nanos) -> None:
-        """A message that has waited for an address can be sent now."""
+        """Called when a message that has waited for an address can be sent."""
 
     def on_admitted(self, inner: InnerDatagram, address: Address, waited_ns: Nanos) -> None:
-        """The sender of a datagram that has waited is known now."""
+        """Called when the sender of a datagram that has waited is known."""
 
     def on_contact(self, peer: PeerId) -> None:
-        """A contact has answered: this peer itself if all addresses to join by are its own."""
+        """Called when a contact has answered; with this peer itself if all addresses to join by are its own."""
 
     def on_link_asked(self, peer: PeerId) -> None:
-        """A peer whose address is confirmed asks for a link."""
+        """Called when a peer whose address is confirmed asks for a link."""
 
     def on_not_admitted(self, peer: PeerId, address: Address) -> None:
-        """A contact refuses a link."""
+        """Called when a contact refuses a link."""
 
     def on_same_id(self, address: Address) -> None:
-        """Another process with this peer's id answers at this address."""
+        """Called when another process with this peer's id answers at this address."""

@@ -1,4 +1,4 @@
-"""What an administrator may do with a peer: change its links and its plan."""
+"""Administration of a peer by its clients: changes of its links and its plan."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,18 +29,18 @@ class Administration:
             raise Refused(
                 "this peer allows no experiments: set experiments = true in its configuration", code="experiments-off"
             )
-        with _refusing_links():
+        with _refuse_link_errors():
             (self._peer.pipes.heal if up else self._peer.pipes.cut)(neighbour)
 
     def add_link(self, entry: NeighbourEntry) -> None:
-        with _refusing_links():
-            self._given_links().add(entry)
+        with _refuse_link_errors():
+            self._changeable_links().add(entry)
 
     def remove_link(self, neighbour: PeerId) -> None:
-        with _refusing_links():
-            self._given_links().remove(neighbour)
+        with _refuse_link_errors():
+            self._changeable_links().remove(neighbour)
 
-    def _given_links(self) -> GivenLinks:
+    def _changeable_links(self) -> GivenLinks:
         if self._links is None:
             raise Refused("this peer's links cannot be changed: no file describes them", code="invalid-link")
         return self._links
@@ -56,7 +56,7 @@ class Administration:
 
 
 @contextmanager
-def _refusing_links() -> Iterator[None]:
+def _refuse_link_errors() -> Iterator[None]:
     try:
         yield
     except ConfigError as error:

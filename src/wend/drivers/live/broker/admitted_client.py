@@ -1,4 +1,4 @@
-"""Who the client of one session is, and what it may do. A certificate, a token or a local connection identifies it."""
+"""The identity and the access of one session's client. A certificate, a token or a local connection identifies it."""
 
 import time
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ class AdmittedClient:
         self._verified_by: object = None
         """The verifier that accepted the certificate."""
         self.access: Access | None = None
-        """What the client may do; None for everything."""
+        """The rights of the client; None for all."""
 
     def connect(self, tls: Any) -> None:
         """Verify the certificate that the client shows by TLS, if any. Raises `Untrusted`."""
@@ -38,13 +38,13 @@ class AdmittedClient:
             self._check_certificate(self._certificate)
 
     def admit(self, token: str) -> None:
-        """Find out who the client is, and what it may do. Raises `Untrusted` or `Refused`."""
+        """Determine the client's identity and access. Raises `Untrusted` or `Refused`."""
         if self._by_tls and self._identity is None:
-            self._identity = self._admission.by_token(token)
+            self._identity = self._admission.identify_by_token(token)
         broker = self._listener.broker
         durable = [backlog.options for backlog in broker.peer.peer.durable.values()]
-        self.access = self._admission.open(self._identity, durable, broker)
-        self._end_strangeness()
+        self.access = self._admission.open_access(self._identity, durable, broker)
+        self._release_stranger()
 
     def recheck(self) -> None:
         """Check the client again. Raises `Untrusted` if its keys have expired or are not trusted any longer, and
@@ -53,7 +53,7 @@ class AdmittedClient:
             self._check_certificate(self._certificate)
         elif self._identity is not None:
             self._identity = self._admission.check(self._identity)
-        if not self._is_stranger and self._admission.is_changed(self._identity, self.access):
+        if not self._is_stranger and self._admission.has_changed_rights(self._identity, self.access):
             raise Refused("the rights of this client have changed: it may connect again", code="rights-changed")
 
     def check_status(self) -> None:
@@ -69,21 +69,21 @@ class AdmittedClient:
             raise Refused(f"clients of one host may ask for the status {most}", code="status-refused")
 
     def leave(self) -> None:
-        """The connection has ended."""
-        self._end_strangeness()
+        """Release the client's access, because the connection has ended."""
+        self._release_stranger()
         if self.access is not None:
             self.access.close()
 
-    def _end_strangeness(self) -> None:
+    def _release_stranger(self) -> None:
         if self._is_stranger:
             self._is_stranger = False
-            self._listener.limits.known(self._source)
+            self._listener.limits.release(self._source)
 
     def _check_certificate(self, certificate: bytes) -> None:
         """Verify the client's certificate. With the same verifier as before, check only that it has not expired."""
         keys = self._admission.keys
         verifier = None if keys is None else keys.verifier
         if self._identity is None or verifier is not self._verified_by:
-            self._identity, self._verified_by = self._admission.by_certificate(certificate), verifier
+            self._identity, self._verified_by = self._admission.identify_by_certificate(certificate), verifier
         else:
             self._admission.check(self._identity)

@@ -58,15 +58,15 @@ class BrokerClient(Protocol):
         ...
 
     def deliver(self, handle: int, effect: Deliver) -> None:
-        """Take an event for the subscription `handle`. Must not block or raise."""
+        """Receive an event for the subscription `handle`. Must not block or raise."""
         ...
 
-    def missed(self, handle: int, counts: dict[MissedCode, int]) -> None:
-        """The subscription will not get some events."""
+    def on_missed(self, handle: int, counts: dict[MissedCode, int]) -> None:
+        """Called when the subscription will not get some events, with their number by reason."""
         ...
 
-    def replaced(self, handle: int) -> None:
-        """Another client attached to the durable subscription."""
+    def on_replaced(self, handle: int) -> None:
+        """Called when another client has attached to the durable subscription."""
         ...
 
 
@@ -207,19 +207,19 @@ class Broker:
         self.durable.attach(number, (client, handle), window)
 
     def _replace(self, number: int) -> None:
-        """Detach the client of a durable subscription, and tell it."""
+        """Detach the client of a durable subscription, and notify it."""
         attached = self.durable.subscriber(number)
         if attached is not None:
             client, handle = attached
             self.unsubscribe(client, handle)
-            client.replaced(handle)
+            client.on_replaced(handle)
 
     def unsubscribe(self, client: BrokerClient, handle: int) -> None:
         """End a subscription of a client, if the client has it."""
         key = self._handles.get(client, {}).pop(handle, None)
         if key is None:
             return
-        self.retained.ended(client, handle)
+        self.retained.on_ended(client, handle)
         if isinstance(key, int):
             self.durable.detach(client, key)
             return
@@ -277,13 +277,13 @@ class Broker:
             return
         for client, handle in self._subscribers_of(number):
             self._hand(client, handle, delivery)
-            self.retained.delivered(client, handle, delivery.event.id)
+            self.retained.on_delivered(client, handle, delivery.event.id)
 
     def _hand(self, client: BrokerClient, handle: int, delivery: Deliver) -> None:
         """Hand an event to a client, with the name of its signer. An answer about a retained event carries the
         signature of that event, which is verified later."""
         if delivery.event.headers and client is not self.retained:
-            event = self.signatures.verified(delivery.event, monotonic())
+            event = self.signatures.verify(delivery.event, monotonic())
             delivery = delivery if event is delivery.event else delivery.with_event(event)
         client.deliver(handle, delivery)
 
@@ -294,7 +294,7 @@ class Broker:
         return (subscribers,) if isinstance(subscribers, tuple) else tuple(subscribers)
 
     def _next_member(self, number: int) -> Subscriber:
-        """Whose turn it is in a queue group. Clients that read too slowly are skipped, unless all do."""
+        """Choose the next member of a queue group in turn. Members that read too slowly are skipped, unless all do."""
         members = self._subscribers[number]
         if isinstance(members, tuple):
             return members
@@ -305,11 +305,11 @@ class Broker:
         return chosen
 
     def report_missed(self, missed: Missed) -> None:
-        """Tell the clients of a subscription which events it misses."""
+        """Notify the clients of a subscription of the events that it misses."""
         number = missed.subscription.number
         attached = self.durable.subscriber(number)
         for client, handle in (*([] if attached is None else [attached]), *self._subscribers_of(number)):
-            client.missed(handle, missed.counts)
+            client.on_missed(handle, missed.counts)
 
     # ---------------------------------------------------------------- publications
 
@@ -322,10 +322,10 @@ class Broker:
             self._check_retained(publication)
             self.retained.offer()
         if publication.headers or self.signatures.signs:
-            publication = self.signatures.signed(self.peer.peer.next_id, publication)
+            publication = self.signatures.sign(self.peer.peer.next_id, publication)
         receipt = self.peer.publish(publication)
         if access is not None and publication.retain:
-            access.retained(publication.retain, publication.attributes[publication.retain])
+            access.record_retained(publication.retain, publication.attributes[publication.retain])
         return receipt
 
     def _check_retained(self, publication: Publication) -> None:
@@ -339,9 +339,9 @@ class Broker:
 
     # ---------------------------------------------------------------- what the peer keeps (`Keeper`)
 
-    def held(self, attribute: str, value: Value) -> Event | None:
+    def retained_event(self, attribute: str, value: Value) -> Event | None:
         """The event that the peer retains for this value of an attribute."""
-        return self.peer.held(attribute, value)
+        return self.peer.retained_event(attribute, value)
 
     def has_durable(self, name: str) -> bool:
         return name in self.durable

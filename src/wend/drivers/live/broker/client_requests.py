@@ -47,7 +47,7 @@ class ClientRequests:
                 self._output.queue.forget(handle)
                 self._broker.unsubscribe(self._client, handle)
                 if self._access is not None:
-                    self._access.unsubscribed(handle)
+                    self._access.end_subscription(handle)
                 self._output.answer(frames.Completed(ref))
             case frames.PingFrame(ref):
                 self._output.answer(frames.Completed(ref))
@@ -83,7 +83,7 @@ class ClientRequests:
                 task.add_done_callback(self._tasks.discard)
 
     def refuse(self, ref: int, error: WendError) -> None:
-        """Tell the client why a request was not carried out."""
+        """Answer a request that was not carried out with the reason."""
         self._broker.counts["denied"] += 1
         if error.code in DENIALS:
             self._broker.counts[error.code] += 1
@@ -105,24 +105,24 @@ class ClientRequests:
         )
         text, durable = frame.filter, frame.durable
         if self._access is not None:
-            text, durable = self._access.subscription(text, durable, frame.announced)
+            text, durable = self._access.grant_subscription(text, durable, frame.announced)
         self._broker.subscribe(self._client, frame.handle, text, qos, durable, frame.window, frame.announced)
         if self._access is not None:
-            self._access.subscribed(frame.handle, durable)
+            self._access.record_subscription(frame.handle, durable)
         self._output.answer(frames.Completed(frame.ref))
         if frame.retained and frame.announced and frame.durable is None and not frame.group:
-            self._broker.retained.subscribed(self._client, frame.handle, text)
+            self._broker.retained.on_subscribed(self._client, frame.handle, text)
 
     def _unretain(self, attribute: str, value: Value) -> None:
         if self._access is not None:
             self._access.check_replace(attribute, value)
-            self._access.unretained(attribute, value)
+            self._access.record_removed(attribute, value)
         self._broker.peer.ask(Unretained(attribute, value))
 
     def _remove(self, name: str) -> None:
         if self._access is not None:
-            name = self._access.removable(name)
-            self._access.removed(name)
+            name = self._access.removable_name(name)
+            self._access.remove_durable(name)
         self._broker.remove(name)
 
     async def _change_plan(self, frame: frames.PlanRequest) -> None:

@@ -88,8 +88,8 @@ class ClientOutput:
             self._write_later(event_bytes(effect.event))
             self._gathered.append(_delivery(handle, effect, 0))
 
-    def missed(self, handle: int, counts: dict[str, int]) -> None:
-        """A subscription will not get some events."""
+    def report_missed(self, handle: int, counts: dict[str, int]) -> None:
+        """Report that a subscription will not get some events."""
         if self.queue or self.stalled:
             self.queue.add_missed(handle, counts)
         else:
@@ -217,11 +217,11 @@ class ClientSession(asyncio.Protocol):
             return
         self._listener.sessions.add(self)
         self._broker.counts["now"] += 1
-        self._call_in(self._listener.greet_s, self._not_greeted)
+        self._call_in(self._listener.greet_s, self._on_greet_timeout)
         try:
             self._client.connect(transport.get_extra_info("ssl_object"))
         except Untrusted as error:
-            self._turn_away(error)
+            self._reject(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.transport = None
@@ -249,11 +249,11 @@ class ClientSession(asyncio.Protocol):
             transport.close()  # by TLS it may be lost before this returns
 
     def _dismiss(self, error: WendError) -> None:
-        """Tell the client why its session ends, and end it."""
+        """Report to the client why its session ends, and end it."""
         self._output.answer(frames.RefusedFrame(0, error.code, str(error)))
         self.end()
 
-    def _turn_away(self, error: Untrusted | Refused) -> None:
+    def _reject(self, error: Untrusted | Refused) -> None:
         """End the session of a client that may not connect, or no longer may."""
         self._broker.counts[error.code if error.code in DENIALS else "not-admitted"] += 1
         self._dismiss(error)
@@ -264,9 +264,9 @@ class ClientSession(asyncio.Protocol):
             try:
                 self._client.recheck()
             except (Untrusted, Refused) as error:
-                self._turn_away(error)
+                self._reject(error)
 
-    def _not_greeted(self) -> None:
+    def _on_greet_timeout(self) -> None:
         self._broker.counts["silent"] += 1
         self._dismiss(WireError(f"a client has to greet within {self._listener.greet_s:g} s", code="not-greeted"))
 
@@ -324,7 +324,7 @@ class ClientSession(asyncio.Protocol):
                     self._posting = None
                     self._output.answer(answer)
             elif (body := next(bodies, None)) is not None:
-                self._request(wire.decode_to_peer(body))
+                self._on_request(wire.decode_to_peer(body))
             else:
                 break
             if self._is_held_up():
@@ -343,7 +343,7 @@ class ClientSession(asyncio.Protocol):
             self._reading = False
             self.transport.pause_reading()
 
-    def _request(self, frame: frames.ToPeer) -> None:
+    def _on_request(self, frame: frames.ToPeer) -> None:
         requests = self._requests
         if isinstance(frame, frames.Greet):
             self._greet(frame)
@@ -373,7 +373,7 @@ class ClientSession(asyncio.Protocol):
             try:
                 self._client.admit(frame.token)
             except (Untrusted, Refused) as error:
-                self._turn_away(error)
+                self._reject(error)
                 return
             self._splitter.limit = frames.MAX_FRAME_BYTES
             self._requests = ClientRequests(self._broker, self, self._output, self._client)
@@ -397,12 +397,12 @@ class ClientSession(asyncio.Protocol):
 
     # ---------------------------------------------------------------- deliveries (`BrokerClient`)
 
-    def missed(self, handle: int, counts: dict[MissedCode, int]) -> None:
-        self._output.missed(handle, {str(reason): count for reason, count in counts.items()})
+    def on_missed(self, handle: int, counts: dict[MissedCode, int]) -> None:
+        self._output.report_missed(handle, {str(reason): count for reason, count in counts.items()})
 
-    def replaced(self, handle: int) -> None:
+    def on_replaced(self, handle: int) -> None:
         if self._client.access is not None:
-            self._client.access.unsubscribed(handle)
+            self._client.access.end_subscription(handle)
         self._output.answer(frames.Replaced(handle))
 
     def deliver(self, handle: int, effect: Deliver) -> None:
@@ -410,7 +410,7 @@ class ClientSession(asyncio.Protocol):
             return
         access = self._client.access
         checks = access is not None and (effect.position or effect.event.headers)  # others match what it subscribed to
-        if access is None or not checks or access.takes(effect.event, effect.position > 0):
+        if access is None or not checks or access.may_receive(effect.event, effect.position > 0):
             self._output.deliver(handle, effect)
         else:
             self._withhold(handle, effect.position)
@@ -418,7 +418,7 @@ class ClientSession(asyncio.Protocol):
     def _withhold(self, handle: int, position: int) -> None:
         """Skip an event in a backlog that the client may no longer receive."""
         self._broker.counts["withheld"] += 1
-        self._output.missed(handle, {"not-granted": 1})
+        self._output.report_missed(handle, {"not-granted": 1})
         # Not now: the peer is handing over the event.
         asyncio.get_running_loop().call_soon(self._confirm, handle, (position,))
 
@@ -426,7 +426,7 @@ class ClientSession(asyncio.Protocol):
         if self.transport is not None:
             self._output.stalled = True
             self._pause_reading()
-            self._call_in(self._listener.stall_s, self._still_stalled, self.transport.get_write_buffer_size())
+            self._call_in(self._listener.stall_s, self._on_stall_timeout, self.transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         if self.transport is None:
@@ -436,13 +436,13 @@ class ClientSession(asyncio.Protocol):
         if not self.stalled:
             self._schedule()
 
-    def _still_stalled(self, unread_before: int) -> None:
+    def _on_stall_timeout(self, unread_before: int) -> None:
         """End the session if the client has read nothing since the last check."""
         if self.transport is None:
             return
         unread = self.transport.get_write_buffer_size()
         if unread < unread_before:
-            self._call_in(self._listener.stall_s, self._still_stalled, unread)
+            self._call_in(self._listener.stall_s, self._on_stall_timeout, unread)
         else:
             self._broker.counts["stalled"] += 1
             self.end()

@@ -24,12 +24,12 @@ class PublisherPause:
     def begin(self) -> None:
         loop = asyncio.get_running_loop()
         self._begun = loop.time()
-        loop.call_later(ROOM_S, self._look)
+        loop.call_later(ROOM_S, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         loop = asyncio.get_running_loop()
         if self._begun is not None and self._is_crowded() and loop.time() < self._begun + MAX_PAUSE_S:
-            loop.call_later(ROOM_S, self._look)
+            loop.call_later(ROOM_S, self._check)
         else:
             self._begun = None
             self._resume()

@@ -2,8 +2,8 @@
 
 A broker whose peer retains events announces it by a subscription to the topic `wend.retained`, which no event has. When
 a client subscribes, its broker hands over the events that its own peer retains, and asks every peer that announced it.
-Questions and answers are events for one peer alone, so no other subscription sees them. The broker may learn of peers a
-little later, so it looks for new ones for some seconds.
+Questions and answers are events addressed to one peer, so no other subscription sees them. Other peers may become known
+a little later, so the broker checks for new ones for some seconds.
 """
 
 import asyncio
@@ -67,7 +67,7 @@ class Question:
         self.delivered: set[EventId] | frozenset[EventId] = _NONE
         """The events that the subscription got already, fresh or retained."""
 
-    def got(self, id_: EventId) -> None:
+    def record_delivery(self, id_: EventId) -> None:
         if isinstance(self.delivered, frozenset):
             self.delivered = set()
         self.delivered.add(id_)
@@ -94,11 +94,11 @@ class RetainedExchange:
 
     # ---------------------------------------------------------------- for clients of this broker
 
-    def subscribed(self, client: "BrokerClient", handle: int, filter: str) -> None:
+    def on_subscribed(self, client: "BrokerClient", handle: int, filter: str) -> None:
         """Deliver retained events to a new subscription."""
         loop = asyncio.get_running_loop()
         question = Question(client, handle, filter, loop.time() + OPEN_S)
-        for event, age_ns in self._broker.peer.retained(filter):
+        for event, age_ns in self._broker.peer.retained_events(filter):
             self._hand(question, event, age_ns)
         number, self._next = self._next, self._next + 1
         self._questions[number] = question
@@ -108,45 +108,45 @@ class RetainedExchange:
         self._new.append(number)
         if not self._looks:
             self._looks = True
-            loop.call_later(LOOK_S, self._look)
+            loop.call_later(LOOK_S, self._check_questions)
 
     def _ask_new(self) -> None:
-        """Ask for all subscriptions that were just made: who retains events is looked up once."""
+        """Ask for all new subscriptions together, so that the retaining peers are looked up only once."""
         numbers, self._new = self._new, []
-        peers = self._retaining()
+        peers = self._retaining_peers()
         for number in numbers if peers else ():
             if number in self._questions:
                 self._ask(number, self._questions[number], peers)
 
-    def delivered(self, client: "BrokerClient", handle: int, id_: EventId) -> None:
-        """A client got an event that was just published: it need not get it again."""
+    def on_delivered(self, client: "BrokerClient", handle: int, id_: EventId) -> None:
+        """Record that a subscription got a new event, so that it does not get the event again as a retained one."""
         number = self._numbers.get((client, handle)) if self._numbers else None
         if number is not None:
-            self._questions[number].got(id_)
+            self._questions[number].record_delivery(id_)
 
-    def ended(self, client: "BrokerClient", handle: int) -> None:
-        """A subscription has ended."""
+    def on_ended(self, client: "BrokerClient", handle: int) -> None:
+        """Drop the question of a subscription that has ended."""
         number = self._numbers.pop((client, handle), None)
         if number is not None:
             del self._questions[number]
 
-    def _retaining(self) -> list[PeerId]:
+    def _retaining_peers(self) -> list[PeerId]:
         peer = self._broker.peer
-        return [other for other in peer.wanting({"topic": TOPIC}) if other != peer.id]
+        return [other for other in peer.interested_peers({"topic": TOPIC}) if other != peer.id]
 
-    def _look(self) -> None:
-        """Ask peers that became known meanwhile. Drop old questions."""
+    def _check_questions(self) -> None:
+        """Ask peers that have become known since the last check, and drop old questions."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         for question in [each for each in self._questions.values() if each.until_s < now]:
-            self.ended(question.client, question.handle)
-        peers = self._retaining()
+            self.on_ended(question.client, question.handle)
+        peers = self._retaining_peers()
         for number, question in self._questions.items():
             if len(question.asked) != len(peers) or question.asked != tuple(peers):
                 self._ask(number, question, peers)
         self._looks = bool(self._questions)
         if self._looks:
-            loop.call_later(LOOK_S, self._look)
+            loop.call_later(LOOK_S, self._check_questions)
 
     def _ask(self, number: int, question: Question, peers: list[PeerId]) -> None:
         for other in peers:
@@ -158,15 +158,15 @@ class RetainedExchange:
 
     def _hand(self, question: Question, event: Event, age_ns: Nanos) -> None:
         if event.id not in question.delivered:
-            question.got(event.id)
-            event = self._broker.signatures.verified(event, monotonic())
+            question.record_delivery(event.id)
+            event = self._broker.signatures.verify(event, monotonic())
             subscription = SubscriptionId(self._broker.peer.id, 0)
             question.client.deliver(question.handle, Deliver(subscription, event, age_ns, None, retained=True))
 
     # ---------------------------------------------------------------- for other peers
 
     def offer(self) -> None:
-        """Announce that this peer retains events, and take questions."""
+        """Announce that this peer retains events, and accept questions."""
         if not self._offers:
             self._offers = True
             self._broker.subscribe(self, _ANNOUNCED, topic_filter(TOPIC), Qos())
@@ -189,28 +189,28 @@ class RetainedExchange:
     def deliver(self, handle: int, effect: Deliver) -> None:
         try:
             if handle == _QUESTIONS:
-                self._answer(effect.event)
+                self._on_question(effect.event)
             elif handle == _ANSWERS:
-                self._answered(effect)
+                self._on_answer(effect)
         except (WendError, msgspec.MsgspecError, ValueError) as error:
             log.info("cannot read what peer %d asks or answers: %s", effect.event.id.publisher, error)
 
-    def missed(self, handle: int, counts: dict[MissedCode, int]) -> None:
-        """Its own subscriptions miss nothing: they are neither ordered nor expire."""
+    def on_missed(self, handle: int, counts: dict[MissedCode, int]) -> None:
+        """Do nothing: the exchange's own subscriptions are neither ordered nor expire, so they miss no event."""
 
-    def replaced(self, handle: int) -> None:
-        """Its own subscriptions are not durable."""
+    def on_replaced(self, handle: int) -> None:
+        """Do nothing: the exchange's own subscriptions are not durable."""
 
-    def _answer(self, question: Event) -> None:
+    def _on_question(self, question: Event) -> None:
         inbox, _, number = question.headers.get(REPLY_TO, "").rpartition("/")
-        events = self._broker.peer.retained(question.payload.decode())
+        events = self._broker.peer.retained_events(question.payload.decode())
         for event, age_ns in events[-MAX_ANSWERS:]:
             topic = event.attributes.get("topic")
             carried = CarriedEvent(int(number), event.id, age_ns, None if isinstance(topic, Range) else topic)
             headers = {**event.headers, RETAINED: msgspec.json.encode(carried).decode()}
             self._publish({**event.attributes, "topic": inbox}, event.payload, headers, question.id.publisher)
 
-    def _answered(self, effect: Deliver) -> None:
+    def _on_answer(self, effect: Deliver) -> None:
         headers = dict(effect.event.headers)
         carried = msgspec.json.decode(headers.pop(RETAINED, ""), type=CarriedEvent)
         numbers = (*carried.id, carried.age_ns, abs(carried.topic) if isinstance(carried.topic, int) else 0)

@@ -1,4 +1,4 @@
-"""Signed events at a live peer: it signs the events of its clients, and tells its clients who signed an event.
+"""Signed events at a live peer: it signs the events of its clients, and names the signers of events to its clients.
 
 The peer sets a header with the name of the signer. It removes this header from events of others, and it removes and
 counts signatures that do not verify. So a client never sees a name that was not verified.
@@ -38,13 +38,13 @@ class SignedEvents:
         self.replace(keys)
 
     def replace(self, keys: "KeyFolder | None") -> None:
-        self._signer, self._verifier = _of(keys, self._signs)
+        self._signer, self._verifier = _signer_and_verifier(keys, self._signs)
 
     @property
     def signs(self) -> bool:
         return self._signer is not None
 
-    def signed(self, id_: EventId, publication: Publication) -> Publication:
+    def sign(self, id_: EventId, publication: Publication) -> Publication:
         """The publication with a signature of the event that it becomes under this id. Raises `Refused` if it has
         headers that only the peer may set."""
         headers = publication.headers
@@ -60,16 +60,16 @@ class SignedEvents:
             raise Refused(f"the event cannot be signed: {error}", code="invalid-event") from None
         return msgspec.structs.replace(publication, headers=headers)
 
-    def verified(self, event: Event, now: Nanos) -> Event:
+    def verify(self, event: Event, now: Nanos) -> Event:
         """The event as clients see it: with the name of its signer, if it is signed."""
         headers = event.headers
         if not headers or (SIGNATURE_HEADER not in headers and SIGNED_BY_HEADER not in headers):
             return event
         if self._last is None or self._last[0] is not event:
-            self._last = (event, self._verified(event, now))
+            self._last = (event, self._with_signer(event, now))
         return self._last[1]
 
-    def _verified(self, event: Event, now: Nanos) -> Event:
+    def _with_signer(self, event: Event, now: Nanos) -> Event:
         headers = event.headers
         shown = {name: text for name, text in headers.items() if name not in (SIGNATURE_HEADER, SIGNED_BY_HEADER)}
         if self._verifier is not None and SIGNATURE_HEADER in headers:
@@ -82,7 +82,7 @@ class SignedEvents:
         return msgspec.structs.replace(event, headers=shown)
 
 
-def _of(keys: "KeyFolder | None", signs: bool) -> "tuple[EventSigner | None, EventVerifier | None]":
+def _signer_and_verifier(keys: "KeyFolder | None", signs: bool) -> "tuple[EventSigner | None, EventVerifier | None]":
     if keys is None:
         return None, None
     from wend.security.event_signatures import EventSigner, EventVerifier

@@ -82,11 +82,11 @@ class StalledQueue:
                 continue
             effect, waited_ns = item[0], monotonic() - item[1]
             if effect.event.is_expired(effect.age_ns + waited_ns):
-                yield self._expired(handle, effect)
+                yield self._report_expired(handle, effect)
             else:
                 yield self._encode(handle, effect, waited_ns)
 
-    def _expired(self, handle: int, effect: Deliver) -> bytes:
+    def _report_expired(self, handle: int, effect: Deliver) -> bytes:
         """Report a delivery whose event expired in the queue."""
         self.counts["expired"] += 1
         if effect.position:

@@ -1,7 +1,7 @@
 """The answers that a client waits for.
 
 Every request has a number, which its answer repeats. A request fails with `ConnectionLost` if the connection breaks
-before the answer, or if no answer comes in time, because nobody can know whether the peer accepted it.
+before the answer, or if no answer arrives in time, because the client cannot know whether the peer accepted it.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ class PendingBatch(Protocol):
     complete: asyncio.Future[None]
     """Done when each publication has an answer, or will get none."""
 
-    def answered(self, frame: frames.Answer) -> None:
-        """Take the answer to a request of this batch."""
+    def on_answer(self, frame: frames.Answer) -> None:
+        """Handle the answer to a request of this batch."""
         ...
 
-    def failed(self, error: ClientError) -> None:
-        """No more answers will come."""
+    def on_failed(self, error: ClientError) -> None:
+        """Fail the unanswered requests of this batch, because the connection broke."""
         ...
 
 
@@ -45,7 +45,7 @@ class PendingAnswers:
         self.calls: dict[int, asyncio.Future[frames.Answer] | PendingBatch] = {}
         """The requests that wait for an answer, by number."""
         self._connection = connection
-        self._deadlines = AnswerDeadlines(self.calls, self._overdue)
+        self._deadlines = AnswerDeadlines(self.calls, self._on_overdue)
 
     async def wait(self, ref: int, expected: type[A]) -> A:
         """The answer to a request that was just written. Raises if the peer refuses it, or does not answer."""
@@ -64,17 +64,17 @@ class PendingAnswers:
         if isinstance(answer, frames.RefusedFrame):
             raise refusal(answer.code, answer.why)
         if not isinstance(answer, expected):
-            raise unexpected_answer(self._connection.at)
+            raise unexpected_answer(self._connection.current_url)
         return answer
 
-    def answered(self, frame: frames.Answer) -> None:
-        """Take an answer of the peer."""
+    def on_answer(self, frame: frames.Answer) -> None:
+        """Handle an answer of the peer: pass it to the request that waits for it."""
         call = self.calls.get(frame.ref)
         if isinstance(call, asyncio.Future):
             if not call.done():
                 call.set_result(frame)
         elif call is not None:
-            call.answered(frame)
+            call.on_answer(frame)
 
     async def complete(self) -> None:
         """Wait until all requests so far are answered."""
@@ -86,14 +86,14 @@ class PendingAnswers:
         """Fail all requests, because the connection broke."""
         for call in self.calls.values():
             if not isinstance(call, asyncio.Future):
-                call.failed(error)
+                call.on_failed(error)
             elif not call.done():
                 call.set_exception(error)
 
     def _no_answer(self) -> ConnectionLost:
-        return no_answer(self._connection.at, self.timeout)
+        return no_answer(self._connection.current_url, self.timeout)
 
-    def _overdue(self, ref: int) -> None:
+    def _on_overdue(self, ref: int) -> None:
         call = self.calls.get(ref)
         if isinstance(call, asyncio.Future) and not call.done():
             call.set_exception(self._no_answer())

@@ -34,12 +34,12 @@ class PublishBatch:
     def encode(self) -> bytes:
         return b"".join(map(wire.encode_frame, self._requests))
 
-    def answered(self, frame: frames.Answer) -> None:
+    def on_answer(self, frame: frames.Answer) -> None:
         self._answers[frame.ref] = frame
         if len(self._answers) == len(self._requests) and not self.complete.done():
             self.complete.set_result(None)
 
-    def failed(self, error: ClientError) -> None:
+    def on_failed(self, error: ClientError) -> None:
         if not self.complete.done():
             self.error = error
             self.complete.set_result(None)
@@ -65,39 +65,39 @@ async def send_batches(
 ) -> list[PublishReceipt | WendError]:
     """Send publications in batches, each while the peer answers the previous one. After an error the rest is not sent,
     so that no event overtakes one whose fate is unknown."""
-    batches, calls, timeout = list(_batched(requests)), answers.calls, answers.timeout
+    batches, calls, timeout = list(_make_batches(requests)), answers.calls, answers.timeout
     unsent = ConnectionLost("the event was not sent, because an earlier event got no answer", code="not-sent")
     before: PublishBatch | None = None
     try:
         for batch in batches:
             if before is not None and before.error is not None:
                 break
-            await connection.opened()
+            await connection.wait_until_open()
             calls.update(dict.fromkeys(batch.refs, batch))
             connection.unwritten.append(batch.encode())
             await connection.drain()
             if before is not None:
-                await _complete(before, connection.at, timeout)
+                await _wait_for_answers(before, connection.current_url, timeout)
             before = batch
         if before is not None:
-            await _complete(before, connection.at, timeout)
+            await _wait_for_answers(before, connection.current_url, timeout)
     except ClientError as error:
         unsent = error if isinstance(error, ConnectionLost) else ConnectionLost(str(error), code=error.code)
     finally:
         for ref in (ref for batch in batches for ref in batch.refs):
             calls.pop(ref, None)
-    return [result for batch in batches for result in batch.results(unsent, connection.at)]
+    return [result for batch in batches for result in batch.results(unsent, connection.current_url)]
 
 
-async def _complete(batch: PublishBatch, url: str, timeout: float) -> None:
+async def _wait_for_answers(batch: PublishBatch, url: str, timeout: float) -> None:
     try:
         async with asyncio.timeout(timeout):
             await asyncio.shield(batch.complete)
     except TimeoutError:
-        batch.failed(no_answer(url, timeout))
+        batch.on_failed(no_answer(url, timeout))
 
 
-def _batched(requests: list[frames.Publish]) -> Iterator[PublishBatch]:
+def _make_batches(requests: list[frames.Publish]) -> Iterator[PublishBatch]:
     """Publications in batches, bounded by their number and the bytes of their payloads."""
     batch: list[frames.Publish] = []
     size = 0

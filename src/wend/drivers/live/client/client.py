@@ -59,10 +59,10 @@ class Client:
             url,
             timeout=timeout,
             patience=patience,
-            received=self._received,
-            restore=self._restore,
-            lost=self._lost,
-            ended=self._ended,
+            received=self._on_frame,
+            restore=self._on_reconnected,
+            lost=self._on_connection_lost,
+            ended=self._on_ended,
             tls=tls,
         )
         self._answers = PendingAnswers(self._connection, timeout)
@@ -255,7 +255,7 @@ class Client:
             async with asyncio.timeout(timeout):
                 await self._answers.complete()
                 await self._ask(frames.PingFrame(self._number()))
-                await self._streams.consumed()
+                await self._streams.wait_until_consumed()
         except TimeoutError:
             raise ClientError(f"not everything was consumed within {timeout} s", code="timeout") from None
 
@@ -353,14 +353,14 @@ class Client:
             raise ClientError(str(error), code=error.code) from None
         connection = self._connection
         if connection.writer is None:
-            await connection.opened()
+            await connection.wait_until_open()
         connection.unwritten.append(data)
         connection.write_soon()
         return await self._answers.wait(request.ref, expected)
 
     # ---------------------------------------------------------------- called by the connection alone
 
-    def _received(self, frame: frames.ToClient) -> None:
+    def _on_frame(self, frame: frames.ToClient) -> None:
         match frame:
             case frames.Deliveries(deliveries):
                 self._streams.deliver(deliveries)
@@ -373,17 +373,17 @@ class Client:
             case _:
                 if isinstance(frame, frames.Accepted | frames.Posted) and frame.congested:
                     self._congested_until = asyncio.get_running_loop().time() + CONGESTED_S
-                self._streams.answered(frame)
-                self._answers.answered(frame)
+                self._streams.on_answer(frame)
+                self._answers.on_answer(frame)
 
-    def _restore(self) -> None:
+    def _on_reconnected(self) -> None:
         self._streams.restore()
 
-    def _lost(self, error: ClientError) -> None:
-        self._streams.lost()
+    def _on_connection_lost(self, error: ClientError) -> None:
+        self._streams.on_connection_lost()
         self._answers.fail(error)
 
-    def _ended(self, error: ClientError) -> None:
+    def _on_ended(self, error: ClientError) -> None:
         self._streams.end(error)
 
 

@@ -23,7 +23,7 @@ class Confirmations:
     """The positions of one subscription at one peer."""
 
     def __init__(self, ack: str, send: Callable[[tuple[int, ...]], bool]) -> None:
-        """`send` tells the peer which positions are confirmed. It returns False if there is no connection."""
+        """`send` reports confirmed positions to the peer. It returns False if there is no connection."""
         if ack not in (AUTO, EXPLICIT):
             raise ClientError(f'ack is "{AUTO}" or "{EXPLICIT}", got {ack!r}')
         self.moves = 0
@@ -42,7 +42,7 @@ class Confirmations:
         self._flushes = False
 
     def move(self, peer: PeerId) -> bool:
-        """Continue at this peer. Returns whether it was another one before. Its positions mean other events; the former
+        """Continue at this peer. Returns whether it replaces another peer. Its positions mean other events; the former
         peer still has the unconfirmed ones."""
         if peer == self.peer:
             return False
@@ -65,17 +65,17 @@ class Confirmations:
         return True
 
     def hand_over(self, arrival: DurableArrival) -> None:
-        """The application gets an event."""
+        """Make this event, which is handed to the application, the current one."""
         self._current = arrival
 
     def confirm_current(self) -> None:
-        """The application wants the next event, or none."""
+        """Confirm the current event: the application asks for the next one, or closes the stream."""
         if self._is_automatic and self._current is not None:
             self.confirm(self._current.peer, self._current.position)
         self._current = None
 
     def forget_current(self) -> None:
-        """The application failed with its event, so the next client gets the event again."""
+        """Leave the current event unconfirmed, so that the next client gets it again: the application failed."""
         self._current = None
 
     def confirm(self, peer: PeerId, position: int) -> None:

@@ -83,15 +83,15 @@ class PeerConnection:
             self._task = asyncio.create_task(self._run(frames_read), name=f"wend client of {self.url}")
 
     @property
-    def at(self) -> str:
+    def current_url(self) -> str:
         """The URL of the peer that it is connected to, or was last."""
         return self._url(self._addresses[self._last])
 
     def _url(self, address: Address) -> str:
         return self.url if len(self._addresses) == 1 else f"{scheme_of(self.url)}{show(address)}"
 
-    async def opened(self) -> None:
-        """Wait for a connection. Raises if none will come."""
+    async def wait_until_open(self) -> None:
+        """Wait for a connection. Raises if the client has given up connecting."""
         while self.writer is None:
             if self._error is not None:
                 raise self._error
@@ -113,7 +113,7 @@ class PeerConnection:
 
     @property
     def unsent_bytes(self) -> int:
-        """How many bytes were written but not sent yet."""
+        """The number of bytes that were written but not sent yet."""
         return 0 if self.writer is None else self.writer.transport.get_write_buffer_size()
 
     async def drain(self) -> None:
@@ -168,7 +168,7 @@ class PeerConnection:
                         case frames.RefusedFrame(_, code, why):
                             raise refusal(code, why)
                         case None:
-                            sentence = f"{url} closed the connection; perhaps {self._why_closed()}"
+                            sentence = f"{url} closed the connection; perhaps {self._closing_reason()}"
                             raise ConnectionLost(sentence, code="unreachable")
                         case _:
                             raise WireError("it did not welcome us")
@@ -176,7 +176,7 @@ class PeerConnection:
                     writer.close()
                     raise
         except (OSError, TimeoutError) as error:
-            raise self._unreached(url, error) from None
+            raise self._connect_error(url, error) from None
         except WireError as error:
             sentence = f"{url} is not a Wend peer of this version: {error}"
             raise ConnectionLost(sentence, code="other-version") from None
@@ -204,18 +204,18 @@ class PeerConnection:
             raise Refused(f"{self._url(address)} is not trusted: {error}", code=error.code) from None
         return reader, writer, tls.token, identity.peer
 
-    def _why_closed(self) -> str:
+    def _closing_reason(self) -> str:
         """The likeliest reason why a peer closes the connection without an answer."""
         return "it takes wends:// only" if self._tls is None else "it does not trust this client's certificate"
 
-    def _unreached(self, url: str, error: Exception) -> ClientError:
+    def _connect_error(self, url: str, error: Exception) -> ClientError:
         """The error for a failed connection. The client does not try again if TLS failed."""
         if self._tls is None or not isinstance(error, SSLError):
             why = getattr(error, "strerror", None) or "it does not answer"
             return ConnectionLost(f"cannot reach a peer at {url}: {why}", code="unreachable")
-        from wend.drivers.live.access.tls import reason
+        from wend.drivers.live.access.tls import failure_reason
 
-        return Refused(f"{url}: {reason(error)}", code="untrusted")
+        return Refused(f"{url}: {failure_reason(error)}", code="untrusted")
 
     async def _run(self, frames_read: AsyncIterator[frames.ToClient]) -> None:
         try:
@@ -223,13 +223,13 @@ class PeerConnection:
                 with suppress(OSError, TimeoutError, WireError):
                     async for frame in frames_read:
                         self._received(frame)
-                self._broken(ConnectionLost(f"the connection to {self.at} broke before the answer came"))
+                self._on_broken(ConnectionLost(f"the connection to {self.current_url} broke before the answer came"))
                 frames_read = await self._reconnect()
                 self.reconnects += 1
         except ClientError as error:
             self._finish(error)
         finally:
-            self._broken(ClientError("the client is closed", code="closed"))
+            self._on_broken(ClientError("the client is closed", code="closed"))
 
     async def _reconnect(self) -> AsyncIterator[frames.ToClient]:
         loop = asyncio.get_running_loop()
@@ -248,7 +248,7 @@ class PeerConnection:
                 self._restore()
                 return frames_read
 
-    def _broken(self, error: ClientError) -> None:
+    def _on_broken(self, error: ClientError) -> None:
         if self._error is None:
             self._ready.clear()
         if self.writer is not None:
@@ -259,9 +259,9 @@ class PeerConnection:
         self._lost(error)
 
     def _finish(self, error: ClientError) -> None:
-        """Give up connecting, and fail all that wait."""
+        """Give up connecting, and fail all waiting callers."""
         self._error = self._error or error
-        self._broken(error)
+        self._on_broken(error)
         self._ready.set()
         self._ended(error)
 

@@ -35,22 +35,22 @@ class OpenSubscription(Protocol):
         ...
 
     def request(self, ref: int) -> frames.Subscribe:
-        """The request for it under this number, at first or over a new connection."""
+        """Make the request for the subscription with this number, at first or over a new connection."""
         ...
 
     def deliver(self, delivery: frames.Delivery) -> None:
-        """Take an event."""
+        """Receive an event."""
         ...
 
-    def subscribed(self, peer: PeerId) -> None:
-        """The peer has made or restored the subscription."""
+    def on_subscribed(self, peer: PeerId) -> None:
+        """Called when the peer has made or restored the subscription."""
         ...
 
     def end(self, error: WendError | None) -> None:
-        """It gets no more events, for this reason; None if the application closed it."""
+        """End the subscription for this reason; None if the application closed it."""
         ...
 
-    async def consumed(self) -> None:
+    async def wait_until_consumed(self) -> None:
         """Wait until the application has taken all events."""
         ...
 
@@ -82,17 +82,17 @@ class EventStreams:
     # ---------------------------------------------------------------- called by streams
 
     async def open(self, stream: OpenSubscription) -> None:
-        """Subscribe it at the peer. Raises if the peer refuses it."""
+        """Subscribe at the peer. Raises if the peer refuses the subscription."""
         # If it were registered before the connection is back, it would be restored and then subscribed a second time.
-        await self._connection.opened()
+        await self._connection.wait_until_open()
         self._open[stream.handle] = stream
         try:
             await self._call(stream.request(self._number()))
-            stream.subscribed(self.peer)
+            stream.on_subscribed(self.peer)
         except BaseException as error:
             self._open.pop(stream.handle, None)
             if self._connection.writer is not None and not isinstance(error, FilterError | Refused):
-                # Nobody waits for the answer any longer, and the peer may accept.
+                # The caller no longer waits for the answer, and the peer may accept.
                 self._write(frames.Unsubscribe(self._number(), stream.handle))
             raise
 
@@ -103,7 +103,7 @@ class EventStreams:
                 await self._call(frames.Unsubscribe(self._number(), stream.handle))
 
     def confirm(self, handle: int, positions: tuple[int, ...]) -> bool:
-        """Confirm deliveries of a durable subscription. False if there is no connection."""
+        """Confirm deliveries of a durable subscription. Returns False if there is no connection."""
         if self._connection.writer is None:
             return False
         self._write(frames.Confirm(handle, positions))
@@ -115,10 +115,10 @@ class EventStreams:
 
     # ---------------------------------------------------------------- called by the client
 
-    async def consumed(self) -> None:
+    async def wait_until_consumed(self) -> None:
         """Wait until all buffers are empty."""
         for stream in list(self._open.values()):
-            await stream.consumed()
+            await stream.wait_until_consumed()
 
     def deliver(self, deliveries: tuple[frames.Delivery, ...]) -> None:
         for delivery in deliveries:
@@ -126,7 +126,7 @@ class EventStreams:
                 stream.deliver(delivery)
 
     def report(self, frame: frames.Dropped | frames.MissedFrame | frames.Replaced) -> None:
-        """Take a report about a subscription."""
+        """Handle a report of the peer about a subscription."""
         stream = self._open.get(frame.handle)
         if stream is None:
             return
@@ -139,8 +139,8 @@ class EventStreams:
                 del self._open[handle]
                 stream.end(ClientError("another client took over this durable subscription", code="taken-over"))
 
-    def answered(self, frame: frames.Answer) -> None:
-        """Take an answer. It may be for a subscription that is being restored."""
+    def on_answer(self, frame: frames.Answer) -> None:
+        """Handle an answer. It may be for a subscription that is being restored."""
         stream = self._restoring.pop(frame.ref, None)
         if stream is None:
             return
@@ -148,7 +148,7 @@ class EventStreams:
             self._open.pop(stream.handle, None)
             stream.end(refusal(frame.code, frame.why))
         else:
-            stream.subscribed(self.peer)
+            stream.on_subscribed(self.peer)
 
     def restore(self) -> None:
         """Restore all subscriptions over a new connection."""
@@ -157,8 +157,8 @@ class EventStreams:
             self._restoring[request.ref] = stream
             self._write(request)
 
-    def lost(self) -> None:
-        """No answer will come over the connection that broke."""
+    def on_connection_lost(self) -> None:
+        """Forget the subscriptions that are being restored: the connection broke, so their answers will not arrive."""
         self._restoring.clear()
 
     def end(self, error: ClientError) -> None:
@@ -192,7 +192,7 @@ class BufferedSubscription:
         self._buffer_msgs = buffer_msgs
         self._buffer_bytes = buffer_bytes
         self._buffer: deque[tuple[frames.Delivery, int]] = deque()
-        """With the size of each."""
+        """Deliveries with their sizes."""
         self._bytes = 0
         self._error: WendError | None = None
         self._changed = asyncio.Event()
@@ -210,7 +210,7 @@ class BufferedSubscription:
         self._changed.set()
         return delivery
 
-    async def consumed(self) -> None:
+    async def wait_until_consumed(self) -> None:
         while self._buffer:
             await self._change()
 
@@ -239,7 +239,7 @@ class BufferedSubscription:
             self._bytes -= self._buffer.popleft()[1]
             self.dropped += 1
 
-    def subscribed(self, peer: PeerId) -> None:
+    def on_subscribed(self, peer: PeerId) -> None:
         self.peer = peer
         if self.confirmations is not None:
             self._move(peer)
@@ -354,7 +354,7 @@ class EventStream:
 
     async def consumed(self) -> None:
         """Wait until the buffer is empty."""
-        await self._subscription.consumed()
+        await self._subscription.wait_until_consumed()
 
 
 def arrival_of(delivery: frames.Delivery, stream: object) -> Arrival:

@@ -1,4 +1,4 @@
-"""Posted events: publications whose receipts nobody awaits one by one.
+"""Posted events: publications whose receipts are not awaited one by one.
 
 `Client.post` gathers the events of one turn of the event loop into one request, and the peer answers them all at once.
 If `WINDOW_MSGS` events are unanswered, `post` waits. Events that the peer refuses or a broken connection loses are
@@ -29,27 +29,27 @@ class PostBatch:
         self._count = count
         self._size = size
 
-    def answered(self, frame: frames.Answer) -> None:
+    def on_answer(self, frame: frames.Answer) -> None:
         if self.complete.done():
             return
         if isinstance(frame, frames.Posted):
             self._posts.accepted += frame.accepted
             if frame.refused:
-                self._posts.refuse(frame.refused, refusal(frame.code, frame.why))
+                self._posts.count_failed(frame.refused, refusal(frame.code, frame.why))
         elif isinstance(frame, frames.RefusedFrame):
-            self._posts.refuse(self._count, refusal(frame.code, frame.why))
+            self._posts.count_failed(self._count, refusal(frame.code, frame.why))
         else:
-            self._posts.refuse(self._count, unexpected_answer(self._posts.url))
+            self._posts.count_failed(self._count, unexpected_answer(self._posts.url))
         self._end()
 
-    def failed(self, error: ClientError) -> None:
+    def on_failed(self, error: ClientError) -> None:
         if not self.complete.done():
-            self._posts.refuse(self._count, error)
+            self._posts.count_failed(self._count, error)
             self._end()
 
     def _end(self) -> None:
         self.complete.set_result(None)
-        self._posts.answered(self._count, self._size)
+        self._posts.count_answered(self._count, self._size)
 
 
 class Posts:
@@ -70,7 +70,7 @@ class Posts:
 
     @property
     def url(self) -> str:
-        return self._connection.at
+        return self._connection.current_url
 
     async def add(self, event: Publication) -> None:
         """Send an event with others; wait while too many are unanswered."""
@@ -80,7 +80,7 @@ class Posts:
         except WireError as error:
             raise ClientError(str(error), code=error.code) from None
         if self._connection.writer is None:
-            await self._connection.opened()
+            await self._connection.wait_until_open()
         while self._unanswered >= WINDOW_MSGS or self._unanswered_bytes >= WINDOW_BYTES:
             await self._change()
         size = len(encoded)
@@ -113,12 +113,12 @@ class Posts:
             raise type(failure)(f"{count} {fate}: {failure}", code=failure.code)
         return accepted
 
-    def refuse(self, count: int, error: WendError) -> None:
-        """Events were refused or lost."""
+    def count_failed(self, count: int, error: WendError) -> None:
+        """Count events that were refused or lost, and keep the first cause."""
         self._failures += count
         self._failure = self._failure or error
 
-    def answered(self, count: int, size: int) -> None:
+    def count_answered(self, count: int, size: int) -> None:
         self._unanswered -= count
         self._unanswered_bytes -= size
         self._changed.set()
@@ -132,7 +132,7 @@ class Posts:
         self._answers.calls[ref] = batch
         batch.complete.add_done_callback(lambda _: self._answers.calls.pop(ref, None))
         if self._connection.writer is None:
-            batch.failed(ConnectionLost(f"the connection to {self.url} broke"))
+            batch.on_failed(ConnectionLost(f"the connection to {self.url} broke"))
         else:
             self._connection.unwritten.append(wire.encode_post(ref, events))
             self._connection.write_soon()

@@ -80,7 +80,7 @@ class Inbox:
         if reply is not None and not reply.done():
             reply.set_result(arrival_of(delivery, self))
 
-    def subscribed(self, peer: PeerId) -> None:
+    def on_subscribed(self, peer: PeerId) -> None:
         if self._peer not in (-1, peer):
             self._fail(ConnectionLost("the client moved to another peer, where the reply cannot reach it"))
         self._peer = peer
@@ -89,8 +89,8 @@ class Inbox:
         self.ended = True
         self._fail(error or ClientError("the client is closed", code="closed"))
 
-    async def consumed(self) -> None:
-        """Replies never wait in a buffer."""
+    async def wait_until_consumed(self) -> None:
+        """Return at once: replies never wait in a buffer."""
 
     def _fail(self, error: WendError) -> None:
         for reply in self._waiting.values():

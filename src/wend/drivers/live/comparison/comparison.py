@@ -97,19 +97,19 @@ class Comparison:
             self.origin_ns = self.clock()
             try:
                 await self._start_all()
-                await self._until_ready()
-                await self._until(self.world.begin_ns)
+                await self._wait_until_ready()
+                await self._sleep_until(self.world.begin_ns)
                 for overlay in self.overlays:
                     overlay.meter.begin()
                 await self._publish_all()
-                await self._until_arrived()
+                await self._wait_until_arrived()
                 self._settle(self._ended.is_set())
             finally:
                 self._ended_ns = self.clock()
                 for overlay in self.overlays:
                     overlay.close()
 
-    def victim(self) -> PeerId:
+    def choose_victim(self) -> PeerId:
         """The peer to kill: the coordinator of a cluster, or the peer with the most links; a publisher only if all
         are."""
         publishers = {topic.publisher for topic in self.world.topics}
@@ -126,7 +126,7 @@ class Comparison:
         for overlay in self.overlays:
             overlay.crash(peer)
 
-    def down_now(self) -> list[tuple[PeerId, PeerId]]:
+    def down_links(self) -> list[tuple[PeerId, PeerId]]:
         """The links that are down at this moment."""
         now = self.elapsed_ns()
         faults, links = self.world.faults, self.world.overlay.links
@@ -159,9 +159,9 @@ class Comparison:
         for peer in range(self.world.overlay.peers):
             for overlay in self.overlays:
                 overlay.start(peer)
-                await self._until(self.elapsed_ns() + every)
+                await self._sleep_until(self.elapsed_ns() + every)
 
-    async def _until_ready(self) -> None:
+    async def _wait_until_ready(self) -> None:
         """Wait for trees, for `TREES_NS` at most. Meanwhile the time of the run stands still, before its first
         publication and failure."""
         last, waited_ns = self.world.begin_ns - 2 * LOOK_NS, 0
@@ -169,28 +169,28 @@ class Comparison:
             self.waits_for = tuple(overlay.strategy for overlay in self.overlays if not overlay.is_ready())
             if not self.waits_for:
                 return
-            await self._until(self.elapsed_ns() + LOOK_NS)
+            await self._sleep_until(self.elapsed_ns() + LOOK_NS)
             over = max(0, self.elapsed_ns() - last)
             self.origin_ns += over
             waited_ns += over
 
     async def _publish_all(self) -> None:
         for due, topic in _publications(self.world):
-            await self._until(due)
+            await self._sleep_until(due)
             if self._stopped.is_set():
                 return
             if self._kill_ns is not None and due - self.world.begin_ns >= self._kill_ns and self.killed is None:
-                self.kill(self.victim())
+                self.kill(self.choose_victim())
             if topic.publisher == self.killed:
                 continue
             if self.killed in topic.subscribers:
                 living = tuple(peer for peer in topic.subscribers if peer != self.killed)
                 topic = msgspec.structs.replace(topic, subscribers=living)
-            self.oracle.published(Flight(self.clock(), topic), self.elapsed_ns())
+            self.oracle.on_published(Flight(self.clock(), topic), self.elapsed_ns())
             for overlay in self.overlays:
                 overlay.publish(topic, self._payload)
 
-    async def _until_arrived(self) -> None:
+    async def _wait_until_arrived(self) -> None:
         """Wait for events in transit for as long as they may take; after `stop`, only until all have arrived."""
         until = self.elapsed_ns() + GRACE_NS
         while self.elapsed_ns() < until and not (self._stopped.is_set() and self._are_complete()):
@@ -202,7 +202,7 @@ class Comparison:
     def _are_complete(self) -> bool:
         return all(row.is_complete() for row in self.rows.values())
 
-    async def _until(self, moment_ns: Nanos) -> None:
+    async def _sleep_until(self, moment_ns: Nanos) -> None:
         """Sleep until a moment of the run, or until `stop`. The clock may be slower than the time of sleep."""
         while (wait := moment_ns - self.elapsed_ns()) > 0 and not self._stopped.is_set():
             with suppress(TimeoutError):

@@ -63,9 +63,9 @@ class Totals:
         self.unicast += flight.unicast
         for subscriber, delay in flight.arrived.items():
             deadline = self.world.deadline_ns(topic.publisher, subscriber)
-            self._arrived(delay, deadline)
+            self._count_arrival(delay, deadline)
 
-    def _arrived(self, delay: Nanos, deadline: Nanos) -> None:
+    def _count_arrival(self, delay: Nanos, deadline: Nanos) -> None:
         self.delivered += 1
         self._delay_sum_ns += delay
         if delay <= deadline:
@@ -107,17 +107,17 @@ class Meter(Counters):
         self.control.clear()
         self.notices.clear()
 
-    def published(self, id_: EventId, flight: Flight) -> None:
+    def on_published(self, id_: EventId, flight: Flight) -> None:
         self._flights[id_] = flight
 
-    def sent_data(self, id_: EventId, destinations: int) -> None:
-        super().sent_data(id_, destinations)
+    def count_data(self, id_: EventId, destinations: int) -> None:
+        super().count_data(id_, destinations)
         flight = self._flights.get(id_)
         if flight is not None:
             flight.packets += 1
             flight.unicast += destinations
 
-    def delivered(self, id_: EventId, subscriber: PeerId, now: Nanos) -> None:
+    def on_delivered(self, id_: EventId, subscriber: PeerId, now: Nanos) -> None:
         flight = self._flights.get(id_)
         if flight is None:
             self.notices["after-settling"] += 1
@@ -147,7 +147,7 @@ class OracleMeter:
         self.totals = Totals(world)
         self._waiting: deque[tuple[Flight, Nanos]] = deque()
 
-    def published(self, flight: Flight, since_start_ns: Nanos) -> None:
+    def on_published(self, flight: Flight, since_start_ns: Nanos) -> None:
         self._waiting.append((flight, since_start_ns))
 
     def is_complete(self) -> bool:

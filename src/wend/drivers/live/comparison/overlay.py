@@ -85,14 +85,14 @@ class LiveOverlay:
         config: PeerConfig = live_config(self.world, peer, self.strategy)
         counters: Counters = self.meter
         if self.telemetry is not None:
-            config, counters = self.telemetry.member(config, self.meter)
+            config, counters = self.telemetry.recorded_member(config, self.meter)
         live = LivePeer(
             config,
             counters=counters,
             clock=self._clock,
             paths=WorldPaths(self.world, lambda: self._clock() - self._origin_ns()),
             multicast=MulticastOptions(self.world.scenario.multicast, scope=self._scope),
-            keys=None if self._root is None else self._root.keys(peer),
+            keys=None if self._root is None else self._root.issue_to_peer(peer),
         )
         live.observe(MeterObserver(self, peer, self._clock, self._incidents))
         return live
@@ -169,13 +169,13 @@ class MeterObserver(Observer):
         self._clock = clock
         self._incidents = incidents
 
-    def published(self, receipt: Receipt) -> None:
-        self._overlay.meter.published(receipt.id, self._overlay.flight)
+    def on_published(self, receipt: Receipt) -> None:
+        self._overlay.meter.on_published(receipt.id, self._overlay.flight)
 
-    def delivered(self, effect: Deliver) -> None:
-        self._overlay.meter.delivered(effect.event.id, self._peer, self._clock())
+    def on_delivered(self, effect: Deliver) -> None:
+        self._overlay.meter.on_delivered(effect.event.id, self._peer, self._clock())
 
-    def noticed(self, notice: Notice) -> None:
+    def on_notice(self, notice: Notice) -> None:
         if notice.what in SHOWN:
             incident = Incident(self._clock(), self._overlay.strategy, self._peer, notice.what, notice.peer)
             self._incidents.append(incident)

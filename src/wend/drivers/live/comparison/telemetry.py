@@ -47,7 +47,7 @@ class OverlayTelemetry:
         except OSError as error:
             raise ConfigError(f"cannot write telemetry to {folder}: {error.strerror or error}") from None
 
-    def member(self, config: PeerConfig, overlay: Counters) -> tuple[PeerConfig, Counters]:
+    def recorded_member(self, config: PeerConfig, overlay: Counters) -> tuple[PeerConfig, Counters]:
         """The configuration and the counters of a peer that is recorded."""
         return config.with_(incarnation=self.incarnation), MemberCounters(overlay)
 
@@ -122,6 +122,6 @@ class MemberCounters(Counters):
         for name in ("control", "notices", "drops", "refused", "paths", "failed"):
             setattr(self, name, ForwardedCounter(getattr(overlay, name)))
 
-    def sent_data(self, id_: EventId, destinations: int) -> None:
-        super().sent_data(id_, destinations)
-        self._overlay.sent_data(id_, destinations)
+    def count_data(self, id_: EventId, destinations: int) -> None:
+        super().count_data(id_, destinations)
+        self._overlay.count_data(id_, destinations)

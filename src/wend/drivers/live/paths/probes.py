@@ -63,10 +63,10 @@ class Prober:
             probing.setblocking(False)
             probing.bind((self._local, 0))
             probing.setsockopt(*(_IP_RECVERR if family == socket.AF_INET else _IPV6_RECVERR), 1)
-            here = self._source(family, target)
+            here = self._source_address(family, target)
             return _Probing(probing, here, target, self._settings).run(stopped)
 
-    def _source(self, family: int, target: Address) -> str:
+    def _source_address(self, family: int, target: Address) -> str:
         """The source address of packets to `target`. Connecting a UDP socket looks up the route and sends nothing."""
         with socket.socket(family, socket.SOCK_DGRAM) as asking:
             asking.bind((self._local, 0))
@@ -90,7 +90,7 @@ class _Probing:
         poll.register(self._socket, select.POLLIN)
         while not stopped.is_set():
             now = time.monotonic_ns()
-            while (probe := self._trace.next(now)) is not None:
+            while (probe := self._trace.next_probe(now)) is not None:
                 self._send(*probe)
             if self._trace.is_done:
                 break
@@ -128,7 +128,7 @@ class _Probing:
         except OSError:
             return True  # the error of an earlier probe
         if sender[:2] == self._target and (number := self._number(data, ANSWER_MAGIC)) is not None:
-            self._trace.hear(number, "target", sender[0])
+            self._trace.on_answer(number, "target", sender[0])
         return True
 
     def _read_error(self) -> bool:
@@ -155,7 +155,7 @@ class _Probing:
             answer = "target" if router == self._target[0] else "nowhere" if router == self._here else "unreachable"
         else:
             return
-        self._trace.hear(number, answer, router)
+        self._trace.on_answer(number, answer, router)
 
     def _number(self, data: bytes, magic: bytes) -> int | None:
         if len(data) != PROBE.size:

@@ -47,10 +47,10 @@ def open_paths(name: str, listen: Address, counts: Counter[str]) -> PathSource:
     if name == TRACE and HAS_ERROR_QUEUE:
         return TraceroutePaths(Prober(listen[0]).trace, PATH_AGE_NS, counts)
     if name in (TRACE, TRACEROUTE):
-        if traceroute_program.where() is None:
+        if traceroute_program.find_program() is None:
             why = (
                 "sockets of this system do not report ICMP errors" if name == TRACE else 'paths = "traceroute" needs it'
             )
             raise ConfigError(f"there is no program called traceroute, and {why}: install it, or name a file of paths")
-        return TraceroutePaths(traceroute_program.trace, PATH_AGE_NS, counts)
-    return table.read(File(name))
+        return TraceroutePaths(traceroute_program.run_traceroute, PATH_AGE_NS, counts)
+    return table.read_paths(File(name))

@@ -36,7 +36,7 @@ class PathTable:
         pass
 
 
-def read(file: File) -> PathTable:
+def read_paths(file: File) -> PathTable:
     """Read a file of paths. Raises ConfigError with the line of a mistake."""
     try:
         text = file.read_text(encoding="utf-8")

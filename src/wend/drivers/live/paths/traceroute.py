@@ -67,7 +67,7 @@ class TracerouteSession:
 
     # ---------------------------------------------------------------- sending
 
-    def next(self, now: Nanos) -> tuple[int, int] | None:
+    def next_probe(self, now: Nanos) -> tuple[int, int] | None:
         """The probe to send now: its number and its TTL; None if there is none."""
         self._waiting = {number: until for number, until in self._waiting.items() if until > now}
         if now < self._pace or len(self._waiting) >= self._window:
@@ -121,7 +121,7 @@ class TracerouteSession:
 
     # ---------------------------------------------------------------- answers
 
-    def hear(self, number: int | None, kind: Kind, router: str) -> bool:
+    def on_answer(self, number: int | None, kind: Kind, router: str) -> bool:
         """Take an answer; `number` is None if it does not show its probe. Returns False for an impossible answer."""
         if number is None:
             if len(self._waiting) != 1:

@@ -15,16 +15,18 @@ _SETTINGS = TracerouteSettings()
 _LOOK_S = 0.1
 
 
-def where() -> str | None:
+def find_program() -> str | None:
     """The path of the program. Also searches the folders of system programs, which PATH may lack."""
     return shutil.which("traceroute", path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"]))
 
 
-def trace(target: Address, stopped: threading.Event, settings: TracerouteSettings = _SETTINGS) -> TracerouteResult:
+def run_traceroute(
+    target: Address, stopped: threading.Event, settings: TracerouteSettings = _SETTINGS
+) -> TracerouteResult:
     """Run the program, until it ends or `stopped` is set. Raises `OSError` if it is missing or fails."""
     wait_s = max(1, round(settings.wait_ns / SECOND))
     options = ["-n", "-q", str(settings.tries), "-w", str(wait_s), "-m", str(settings.hops), target[0]]
-    call = [where() or "traceroute", *(["-6"] if ":" in target[0] else []), *options]
+    call = [find_program() or "traceroute", *(["-6"] if ":" in target[0] else []), *options]
     with subprocess.Popen(
         call, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"
     ) as process:
@@ -37,10 +39,10 @@ def trace(target: Address, stopped: threading.Event, settings: TracerouteSetting
                     process.kill()
     if process.returncode != 0 and not stopped.is_set():
         raise OSError(f"traceroute failed: {' '.join(complaint.split()) or process.returncode}")
-    return read(output, target[0])
+    return parse_output(output, target[0])
 
 
-def read(output: str, target: str) -> TracerouteResult:
+def parse_output(output: str, target: str) -> TracerouteResult:
     """Parse the output: a line per hop with its number, then addresses, times, `*`, or `!H` and the like."""
     hops: list[str | None] = []
     sent = answers = 0

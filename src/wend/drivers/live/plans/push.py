@@ -53,14 +53,14 @@ class OnTimeCount(msgspec.Struct, frozen=True):
     dropped: int = 0
 
     @property
-    def judged(self) -> int:
+    def judged_count(self) -> int:
         """The destinations that an event reached, or for which it was dropped."""
         return self.delivered + self.dropped
 
     @property
     def share(self) -> float | None:
         """The share on time; None if there was no event."""
-        return (self.delivered - self.late) / self.judged if self.judged else None
+        return (self.delivered - self.late) / self.judged_count if self.judged_count else None
 
 
 class PushedPeer(msgspec.Struct, frozen=True):
@@ -128,7 +128,7 @@ async def _connect_all(
         if peer not in clients:
             raise ConfigError(
                 f"nothing was changed: a plan is pushed to all of its peers, and no address leads to "
-                f"{_name_of(plan, peer)}"
+                f"{_peer_name(plan, peer)}"
             )
     return dict(sorted(clients.items()))
 
@@ -146,18 +146,18 @@ class _Push:
         peers = tuple(self._pushed_peer(peer, status) for peer, status in begin.items())
         version = self._settings.version
         self._version = 1 + max(p.former_version for p in peers) if version is None else version
-        before = await self._look(begin) if self._settings.watch_s else None
+        before = await self._wait_and_count(begin) if self._settings.watch_s else None
         try:
             await self._prepare()
             await self._commit()
-            after, unclear = await self._watch(before)
+            after, unclear = await self._judge_deliveries(before)
         except BaseException as error:
             await self._undo(error)
             raise
         report = PushReport(
             plan=self._plan.id, version=self._version, peers=peers, before=before, after=after, kept=True, why=unclear
         )
-        why = None if before is None or after is None else fault_of(before, after, self._settings.tolerance)
+        why = None if before is None or after is None else find_fault(before, after, self._settings.tolerance)
         if why is None:
             return report
         self._report(f"rolling back: {why}")
@@ -169,7 +169,7 @@ class _Push:
         statuses: dict[PeerId, StatusSnapshot] = {}
         for peer, answer in (await self._statuses()).items():
             if isinstance(answer, WendError):
-                raise _with_unchanged(answer, _name_of(self._plan, peer))
+                raise _with_unchanged(answer, _peer_name(self._plan, peer))
             statuses[peer] = answer
         return statuses
 
@@ -177,7 +177,7 @@ class _Push:
         """Roll back after an error. Raises it with the peers that did not answer then, if they may follow the plan."""
         astray = await asyncio.shield(self._roll_back())
         if self._committed and astray and isinstance(error, WendError):
-            names = ", ".join(_name_of(self._plan, peer) for peer in astray)
+            names = ", ".join(_peer_name(self._plan, peer) for peer in astray)
             raise type(error)(f"{error}; {names} did not answer then and may follow the new plan") from None
 
     def _pushed_peer(self, peer: PeerId, status: StatusSnapshot) -> PushedPeer:
@@ -200,7 +200,7 @@ class _Push:
 
         for peer, failure in (await self._each(check)).items():
             if failure is not None:
-                raise _with_unchanged(failure, _name_of(self._plan, peer))
+                raise _with_unchanged(failure, _peer_name(self._plan, peer))
 
     async def _commit(self) -> None:
         async def commit(_: PeerId, client: Client) -> None:
@@ -211,7 +211,7 @@ class _Push:
             if failure is not None:
                 kind = TryAgain if isinstance(failure, ConnectionLost) else Refused
                 back = "the peers follow their former plans again"
-                raise kind(f"{_name_of(self._plan, peer)} could not follow the plan: {failure}; {back}")
+                raise kind(f"{_peer_name(self._plan, peer)} could not follow the plan: {failure}; {back}")
 
     async def _roll_back(self) -> tuple[PeerId, ...]:
         """Have every peer follow its former plan again. Returns the peers that did not answer."""
@@ -235,12 +235,12 @@ class _Push:
 
     # ---------------------------------------------------------------- on time, before and after
 
-    async def _look(self, begin: Mapping[PeerId, StatusSnapshot]) -> OnTimeCount:
+    async def _wait_and_count(self, begin: Mapping[PeerId, StatusSnapshot]) -> OnTimeCount:
         self._report(f"counting deliveries for {self._settings.before_s:g} s")
         await asyncio.sleep(self._settings.before_s)
-        return counted_between(begin, await self._statuses())
+        return count_between(begin, await self._statuses())
 
-    async def _watch(self, before: OnTimeCount | None) -> tuple[OnTimeCount | None, str]:
+    async def _judge_deliveries(self, before: OnTimeCount | None) -> tuple[OnTimeCount | None, str]:
         """What the new plan delivers, and why that does not suffice to judge it, if so."""
         if before is None:
             return None, ""
@@ -250,13 +250,13 @@ class _Push:
         self._report(f"all follow it; watching deliveries for {self._settings.watch_s:g} s")
         while True:
             await asyncio.sleep(min(POLL_S, max(0.0, until - loop.time())))
-            after = counted_between(begin, await self._statuses())
+            after = count_between(begin, await self._statuses())
             if loop.time() >= until:
                 break
-            if after.judged >= EARLY and fault_of(before, after, self._settings.tolerance) is not None:
+            if after.judged_count >= EARLY and find_fault(before, after, self._settings.tolerance) is not None:
                 break
-        if after.judged < FEWEST or before.judged < FEWEST:
-            return after, f"too few events to judge the plan: {before.judged} before, {after.judged} after"
+        if after.judged_count < FEWEST or before.judged_count < FEWEST:
+            return after, f"too few events to judge the plan: {before.judged_count} before, {after.judged_count} after"
         return after, ""
 
     async def _statuses(self) -> dict[PeerId, StatusSnapshot | WendError]:
@@ -266,7 +266,7 @@ class _Push:
         return await self._each(status)
 
 
-def counted_between(begin: Mapping[PeerId, object], end: Mapping[PeerId, object]) -> OnTimeCount:
+def count_between(begin: Mapping[PeerId, object], end: Mapping[PeerId, object]) -> OnTimeCount:
     """What the peers that answered both times counted meanwhile. One that restarted counts from 0."""
     total = [0, 0, 0, 0]
     for peer, last in end.items():
@@ -283,13 +283,13 @@ def _counts(status: StatusSnapshot) -> tuple[int, int, int, int]:
     return status.published, status.delivered, status.late, sum(status.drops.values())
 
 
-def fault_of(before: OnTimeCount, after: OnTimeCount, tolerance: float) -> str | None:
+def find_fault(before: OnTimeCount, after: OnTimeCount, tolerance: float) -> str | None:
     """Why a plan is worse than the one before; None: it is not, or nobody can tell."""
-    if before.share is None or before.judged < FEWEST:
+    if before.share is None or before.judged_count < FEWEST:
         return None
     if after.published >= FEWEST and not after.delivered:
         return f"nothing arrived of {after.published} events that were published"
-    if after.share is None or after.judged < FEWEST:
+    if after.share is None or after.judged_count < FEWEST:
         return None
     fall = round(100 * (before.share - after.share), 6)
     if fall <= tolerance:
@@ -300,7 +300,7 @@ def fault_of(before: OnTimeCount, after: OnTimeCount, tolerance: float) -> str |
     )
 
 
-def _name_of(plan: "Plan", peer: PeerId) -> str:
+def _peer_name(plan: "Plan", peer: PeerId) -> str:
     name = plan.peers["name"][peer]
     return f"peer {peer}" if name == str(peer) else f"peer {peer} ({name})"
 

@@ -64,13 +64,13 @@ class NeededRecords:
         states: list[Record | bytes] = [*self._states.values(), *self._retained.values()]
         return [*states, *self._delivered, *self._backlogs.records(), *self._pending.values()]
 
-    def replayed(self, by_ns: Nanos, now: Nanos) -> None:
+    def shift_times(self, by_ns: Nanos, now: Nanos) -> None:
         """Move the times of the records of earlier incarnations, which have all been added. If a wrong clock put the
         time of an event in the future, it counts as published now."""
         _shift(self._pending, by_ns, now)
         _shift(self._retained, by_ns, now)
         _shift(self._states, by_ns, now)
-        self._backlogs.replayed(by_ns, now)
+        self._backlogs.shift_times(by_ns, now)
 
 
 class NeededBacklogs:
@@ -137,15 +137,15 @@ class NeededBacklogs:
 
     def records(self) -> list[Record]:
         missed = [MissedRecord(number, dict(counts)) for number, counts in self._missed.items() if counts]
-        queued = (self._owing(one) for one in self._queued.values())
+        queued = (self._without_confirmed(one) for one in self._queued.values())
         return [*self._subscriptions.values(), *missed, *self._skipped.values(), *self._gaps.values(), *queued]
 
-    def replayed(self, by_ns: Nanos, now: Nanos) -> None:
+    def shift_times(self, by_ns: Nanos, now: Nanos) -> None:
         for entry in [entry for entry in self._owed if entry[0] not in self._subscriptions]:
             self._forget(entry)  # the record of the subscription was damaged
         _shift(self._queued, by_ns, now)
 
-    def _owing(self, record: QueuedRecord) -> QueuedRecord:
+    def _without_confirmed(self, record: QueuedRecord) -> QueuedRecord:
         """The record without the entries that are confirmed."""
         left = tuple(entry for entry in record.entries if entry in self._owed)
         return record if len(left) == len(record.entries) else QueuedRecord(record.event, record.born_ns, left)
@@ -160,21 +160,21 @@ def _add_bounded(records: dict[K, R], key: K, record: R) -> None:
 
 def _shift(records: dict[K, R], by_ns: Nanos, now: Nanos) -> None:
     for key, record in records.items():
-        records[key] = with_times_moved(record, by_ns, now)
+        records[key] = with_shifted_times(record, by_ns, now)
 
 
-def with_times_moved(record: R, by_ns: Nanos, latest: Nanos = FOREVER) -> R:
+def with_shifted_times(record: R, by_ns: Nanos, latest: Nanos = FOREVER) -> R:
     """The record with its times moved, to `latest` at most; the same record if it has none."""
     if isinstance(record, PendingRecord | QueuedRecord | RetainedRecord):
         born_ns = min(record.born_ns + by_ns, latest)
         return record if born_ns == record.born_ns else replace(record, born_ns=born_ns)
-    if isinstance(record, StateRecord) and (moved := _moved_times(record.body, by_ns, latest)):
+    if isinstance(record, StateRecord) and (moved := _shifted_times(record.body, by_ns, latest)):
         body = {**record.body, **moved} if isinstance(record.body, dict) else replace(record.body, **moved)
         return replace(record, body=body)
     return record
 
 
-def _moved_times(body: Any, by_ns: Nanos, latest: Nanos) -> dict[str, Nanos]:
+def _shifted_times(body: Any, by_ns: Nanos, latest: Nanos) -> dict[str, Nanos]:
     """The times in the message of a plug-in, which may still be a plain dict."""
     if isinstance(body, dict):
         times = {name: body[name] for name in TIME_FIELDS if name in body}

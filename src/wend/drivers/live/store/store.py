@@ -35,7 +35,7 @@ from wend.drivers.live.store.format import (
     encode_record,
     new_framing,
 )
-from wend.drivers.live.store.needed_records import NeededRecords, with_times_moved
+from wend.drivers.live.store.needed_records import NeededRecords, with_shifted_times
 from wend.model.errors import ConfigError
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.records import DurableRecord, Record
@@ -60,7 +60,7 @@ class Store:
     """A store file, open in one process at a time."""
 
     def __init__(self, path: Path, *, sync: bool = False) -> None:
-        self.path = path = _checked(path)
+        self.path = path = _check_path(path)
         self.damaged: tuple[DamagedBytes, ...] = ()
         """The parts of the file that could not be read when it was opened."""
         self._sync = sync
@@ -68,7 +68,7 @@ class Store:
         self._rewrite_at = 0
         self._torn_tail = False
         self._framing = new_framing()
-        self._clock = ClockRecord(_wall_ahead_ns(), _boot())
+        self._clock = ClockRecord(_wall_offset_ns(), _boot_name())
         self._needed = NeededRecords()
         self._copy: CompactedCopy | None = None
         self._lock = _lock(path)
@@ -77,7 +77,7 @@ class Store:
             if self.damaged:
                 _set_aside(path, self.damaged)
             self._file = self._rewrite()
-            self._replaced()
+            self._on_replaced()
         except OSError as error:
             self._lock.close()
             raise ConfigError(f"cannot use the store {path}: {error.strerror or error}", code="unwritable") from None
@@ -88,17 +88,17 @@ class Store:
     @property
     def records(self) -> tuple[Record, ...]:
         """The records that a restart needs. Before the first is appended, those of earlier incarnations."""
-        return tuple(one if not isinstance(one, bytes) else _decoded(one) for one in self._needed.records())
+        return tuple(one if not isinstance(one, bytes) else _decode(one) for one in self._needed.records())
 
     def append(self, record: Record) -> None:
         """Store a record. Raises `OSError` if that fails; the file is then as it was before."""
         if self._torn_tail:
             self._truncate()
-        clock, frame, ahead = self._clock, b"", _wall_ahead_ns()
+        clock, frame, ahead = self._clock, b"", _wall_offset_ns()
         if abs(ahead - clock.ahead_ns) > CLOCK_JUMP_NS:
             clock = ClockRecord(ahead, clock.boot)
             frame = self._framing.frame(encode_record(clock))
-        body = encode_record(with_times_moved(record, clock.ahead_ns))
+        body = encode_record(with_shifted_times(record, clock.ahead_ns))
         frame += self._frame(record, body)
         try:
             write_whole(self._file, frame)
@@ -127,7 +127,7 @@ class Store:
             elif self._copy.step(self._size):
                 old, self._file = self._file, self._copy.replace(sync=self._sync)
                 self._copy = None
-                self._replaced()
+                self._on_replaced()
                 old.close()
         except OSError as error:
             self._discard_copy()
@@ -139,7 +139,7 @@ class Store:
             self._copy.discard()
             self._copy = None
 
-    def _replaced(self) -> None:
+    def _on_replaced(self) -> None:
         """Note that a new file has replaced the old one."""
         self._torn_tail = False
         self._size = self._file.seek(0, os.SEEK_END)
@@ -161,13 +161,13 @@ class Store:
             elif isinstance(record, ClockRecord):
                 clock = record
             else:
-                self._needed.add(with_times_moved(record, -clock.ahead_ns), body)
+                self._needed.add(with_shifted_times(record, -clock.ahead_ns), body)
         self.damaged = tuple(reader.damaged)
         if reader.damaged and not reader.count:
             log.error("%s cannot be read at all, and the peer starts without it", self.path)
         # The records now have the monotonic time of the boot in which they were written, or wall-clock time.
         same_boot = bool(clock.boot) and clock.boot == self._clock.boot
-        self._needed.replayed(0 if same_boot else clock.ahead_ns - self._clock.ahead_ns, time.monotonic_ns())
+        self._needed.shift_times(0 if same_boot else clock.ahead_ns - self._clock.ahead_ns, time.monotonic_ns())
         return highest
 
     def _rewrite(self) -> BinaryIO:
@@ -190,7 +190,7 @@ class Store:
             if isinstance(one, bytes):
                 yield self._framing.frame(one)
             else:
-                yield self._frame(one, encode_record(with_times_moved(one, clock.ahead_ns)))
+                yield self._frame(one, encode_record(with_shifted_times(one, clock.ahead_ns)))
 
     def _frame(self, record: Record, body: bytes) -> bytes:
         """A record as bytes; twice if damage to it would lose others, those of a backlog."""
@@ -225,7 +225,7 @@ def _sync_folder(folder: Path) -> None:
         os.close(number)
 
 
-def _checked(path: Path) -> Path:
+def _check_path(path: Path) -> Path:
     """The file that a path leads to. Raises `ConfigError` if no store can be there."""
     try:
         store = Path(os.path.realpath(path))
@@ -257,18 +257,18 @@ def _lock(path: Path) -> BinaryIO:
     return lock
 
 
-def _decoded(body: bytes) -> Record:
+def _decode(body: bytes) -> Record:
     record = decode_record(body)
     assert not isinstance(record, IncarnationRecord | ClockRecord)
     return record
 
 
-def _wall_ahead_ns() -> Nanos:
+def _wall_offset_ns() -> Nanos:
     return time.time_ns() - time.monotonic_ns()
 
 
 @cache
-def _boot() -> str:
+def _boot_name() -> str:
     """Names the monotonic time of this process: the host's boot, and the namespace if it has one of its own."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()

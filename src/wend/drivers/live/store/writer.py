@@ -52,18 +52,18 @@ class StoreWriter:
         self._closed = False
 
     @property
-    def safe(self) -> bool:
+    def is_safe(self) -> bool:
         """Whether all records so far survive a crash."""
         return self._store is not None and not self.held
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """Whether there is no room for the effects of another event."""
         return len(self.held) >= MAX_HELD
 
-    def refuses(self, event: Input) -> bool:
+    def should_refuse(self, event: Input) -> bool:
         """Whether to refuse an input. Ask only while effects wait."""
-        if isinstance(event, Received) and isinstance(event.message, Data | Fragment) and self.full:
+        if isinstance(event, Received) and isinstance(event.message, Data | Fragment) and self.is_full:
             self._counters.refused["store-full"] += 1
             return True
         return False
@@ -97,7 +97,7 @@ class StoreWriter:
                 self._counters.failed["withheld-ack"] += 1
                 return True
         elif isinstance(effect, Persist | Deliver):
-            if self.full and isinstance(effect, Persist) and isinstance(effect.record, StateRecord):
+            if self.is_full and isinstance(effect, Persist) and isinstance(effect.record, StateRecord):
                 # Neighbours send their state again to a peer that restarts.
                 self._counters.failed["lost-state-record"] += 1
             else:

@@ -75,7 +75,7 @@ class TelemetryRecorder(Observer):
         clock: Clock = monotonic,
         offset_ns: Nanos | None = None,
         about: Mapping[str, Any] | None = None,
-        writer: Callable[[SegmentFolder, int], SegmentWriter] = SegmentWriter.to,
+        writer: Callable[[SegmentFolder, int], SegmentWriter] = SegmentWriter.start_for,
     ) -> None:
         """`peer`: the state machine. `offset_ns`: Unix time minus that of the clock, if peers of one process share it.
         `about`: more content of the manifests. Raises `ConfigError` if the folder cannot be used, and `MissingExtra`
@@ -133,26 +133,26 @@ class TelemetryRecorder(Observer):
         """Close the last segments. `writer.join` waits until they are written."""
         if self._loop is not None:
             self.stop()
-            self.look()
+            self.sample()
         self._close_batches(all_=True)
         self.writer.end()
 
     # ---------------------------------------------------------------- what the peer tells
 
-    def asked(self, event: Input) -> None:
+    def on_input(self, event: Input) -> None:
         match event:
             case Publication():
                 self._published = event
             case Subscribed():
-                self._subscribed(event.subscription)
+                self._add_subscription(event.subscription)
             case Unsubscribed():
-                self._interest("subscription", "end", event.number)
+                self._add_interest("subscription", "end", event.number)
             case Advertised():
-                self._interest("advertisement", "begin", NONE, event.filter)
+                self._add_interest("advertisement", "begin", NONE, event.filter)
             case Started():
-                self._started(event)
+                self._on_started(event)
 
-    def published(self, receipt: Receipt) -> None:
+    def on_published(self, receipt: Receipt) -> None:
         if not (self._all or is_sampled(receipt.id, self._sample_bound)):
             return
         event, self._published = self._published, _NOTHING
@@ -163,7 +163,7 @@ class TelemetryRecorder(Observer):
         text = batch.text(topic if isinstance(topic, str) else "")
         self._add(batch, (self._now(), *receipt.id, text, len(event.payload), others))
 
-    def arrived(self, sender: PeerId, data: Data, waited_ns: Nanos) -> None:
+    def on_packet(self, sender: PeerId, data: Data, waited_ns: Nanos) -> None:
         if not (self._all or is_sampled(data.event.id, self._sample_bound)):
             return
         link = self._links.get(sender)
@@ -173,7 +173,7 @@ class TelemetryRecorder(Observer):
         cells = (self._now(), *data.event.id, sender, data.age_ns + link.delay_ns, link_ns, waited_ns)
         self._add(self._batches["hops"], cells)
 
-    def delivered(self, effect: Deliver) -> None:
+    def on_delivered(self, effect: Deliver) -> None:
         event = effect.event
         if not (self._all or is_sampled(event.id, self._sample_bound)) or effect.again or effect.retained:
             return
@@ -182,7 +182,7 @@ class TelemetryRecorder(Observer):
         cells = (self._now(), *event.id, number, effect.age_ns, deadline_ns, len(event.payload))
         self._add(self._batches["deliveries"], cells)
 
-    def link_changed(self, neighbour: PeerId, up: bool) -> None:
+    def on_link_change(self, neighbour: PeerId, up: bool) -> None:
         now, link, batch = self._clock(), self._links.get(neighbour), self._batches["changes"]
         state, heard_ns, detection_ns = "unlinked", now, 0
         if link is not None and not up:
@@ -198,30 +198,30 @@ class TelemetryRecorder(Observer):
 
     # ---------------------------------------------------------------- once a period
 
-    def look(self) -> None:
+    def sample(self) -> None:
         """Write about all links and counters, and close segments that are old enough."""
         now = self._clock()
         time_ns, period_ns = now + self._offset_ns, now - self._ticked_ns
         self._ticked_ns = now
         for neighbour, link in self._links.items():
-            self._look_at(time_ns, period_ns, neighbour, link)
+            self._add_link_sample(time_ns, period_ns, neighbour, link)
         for neighbour in self._link_counts.keys() - self._links.keys():
             del self._link_counts[neighbour]
-        self._count(time_ns)
-        self._beat(time_ns)
+        self._add_counters(time_ns)
+        self._add_beat(time_ns)
         self._close_batches(all_=False)
 
     def _tick(self) -> None:
         if self._loop is None:
             return
         try:
-            self.look()
+            self.sample()
         except Exception:
             self._counters.failed["telemetry"] += 1
             log.exception("peer %d failed to write telemetry and goes on", self._peer.config.peer)
         self._timer = self._loop.call_later(self._options.period_ns / SECOND, self._tick)
 
-    def _look_at(self, time_ns: Nanos, period_ns: Nanos, neighbour: PeerId, link: Link) -> None:
+    def _add_link_sample(self, time_ns: Nanos, period_ns: Nanos, neighbour: PeerId, link: Link) -> None:
         sent, acknowledged, lost = self._link_counts.get(neighbour, (0, 0, 0))
         if link.transmitted < sent:  # a new link to the same neighbour
             sent = acknowledged = lost = 0
@@ -246,7 +246,7 @@ class TelemetryRecorder(Observer):
         )
         self._add(batch, cells)
 
-    def _count(self, time_ns: Nanos) -> None:
+    def _add_counters(self, time_ns: Nanos) -> None:
         counters, batch = self._counters, self._batches["counts"]
         sections = {
             "drop": counters.drops, "refusal": counters.refused, "notice": counters.notices,
@@ -259,7 +259,7 @@ class TelemetryRecorder(Observer):
                     self._add(batch, (time_ns, batch.text(kind), batch.text(reason), more))
             self._counted[kind] = dict(now)
 
-    def _beat(self, time_ns: Nanos) -> None:
+    def _add_beat(self, time_ns: Nanos) -> None:
         counters, writer, folder = self._counters, self.writer, self.folder
         totals = (counters.publications, counters.deliveries, counters.late_deliveries, writer.unwritten)
         since = tuple(now - before for now, before in zip(totals, self._totals, strict=True))
@@ -300,18 +300,18 @@ class TelemetryRecorder(Observer):
             elif all_ or batch.begun_ns <= old_ns:
                 self._close(batch)
 
-    def _started(self, event: Started) -> None:
+    def _on_started(self, event: Started) -> None:
         for subscription in event.subscriptions:
-            self._subscribed(subscription)
+            self._add_subscription(subscription)
         for text in event.advertisements:
-            self._interest("advertisement", "begin", NONE, text)
+            self._add_interest("advertisement", "begin", NONE, text)
         for backlog in self._peer.durable.values():
-            self._subscribed(backlog.subscription)
+            self._add_subscription(backlog.subscription)
 
-    def _subscribed(self, subscription: LocalSubscription) -> None:
-        self._interest("subscription", "begin", subscription.number, subscription.filter, subscription.qos)
+    def _add_subscription(self, subscription: LocalSubscription) -> None:
+        self._add_interest("subscription", "begin", subscription.number, subscription.filter, subscription.qos)
 
-    def _interest(self, kind: str, change: str, number: int, filter: str = "", qos: Qos | None = None) -> None:
+    def _add_interest(self, kind: str, change: str, number: int, filter: str = "", qos: Qos | None = None) -> None:
         batch = self._batches["interest"]
         deadline_ns = NONE if qos is None or qos.deadline_ns is None else qos.deadline_ns
         factor = bits_of(0.0 if qos is None or qos.factor is None else qos.factor)

@@ -186,7 +186,7 @@ class SegmentWriter:
         self._thread.start()
 
     @classmethod
-    def to(cls, folder: SegmentFolder, most_bytes: int) -> "SegmentWriter":
+    def start_for(cls, folder: SegmentFolder, most_bytes: int) -> "SegmentWriter":
         """A writer of segments in a folder."""
         return cls(folder.write, most_bytes, folder.end)
 

@@ -114,7 +114,7 @@ class ArrowDestination:
             self._system.move(place, target)
 
 
-def destination_of(to: str) -> Destination:
+def open_destination(to: str) -> Destination:
     """The destination that a path or an address names. Raises `ConfigError`, and `MissingExtra` without PyArrow."""
     if to.startswith("file:"):
         return LocalDestination(Path(to.removeprefix("file:").replace("//", "", 1)))
@@ -128,7 +128,7 @@ class Shipper:
         if not folder.is_dir():
             raise ConfigError(f"there is no folder {folder}")
         self._folder = folder
-        self._to = destination_of(to)
+        self._to = open_destination(to)
         self._delete = delete
         self._index = folder / f".shipped-{crc32(to.encode()):08x}"
         self._targets: dict[str, str] = {}
@@ -137,7 +137,7 @@ class Shipper:
         if self._index.exists():
             self._read_index()
         else:
-            self._targets = dict.fromkeys(self._names_there(), "")
+            self._targets = dict.fromkeys(self._destination_names(), "")
 
     def ship(self) -> Counter[str]:
         """Copy the closed segments that are not copied yet. Returns counts: `copied`, `bytes`, `there` (copied before),
@@ -160,7 +160,7 @@ class Shipper:
             else:
                 size = path.stat().st_size
                 target = f"{RAW}/{table}/{time.strftime('date=%Y-%m-%d/hour=%H', time.gmtime())}/{path.name}"
-                self._note(path.name, target)
+                self._copy_manifest(path.name, target)
                 self._to.put(path, target)
                 counts["copied"] += 1
                 counts["bytes"] += size
@@ -181,7 +181,7 @@ class Shipper:
 
     # ---------------------------------------------------------------- the index
 
-    def _note(self, name: str, target: str) -> None:
+    def _copy_manifest(self, name: str, target: str) -> None:
         with self._index.open("a", encoding="utf-8") as index:
             index.write(f"{name}\t{target}\n")
         self._targets[name] = target
@@ -196,5 +196,5 @@ class Shipper:
         if local is not None and self._to.size(target) != local.stat().st_size:
             del self._targets[last]  # a copy that was not completed
 
-    def _names_there(self) -> Iterator[str]:
+    def _destination_names(self) -> Iterator[str]:
         return (name for table in TABLES for name in self._to.names(f"{RAW}/{table}"))

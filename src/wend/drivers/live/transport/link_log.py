@@ -42,25 +42,27 @@ class LinkLog:
         """How long ago the link last changed."""
         return self._clock() - self._changed_ns.get(peer, self._begun_ns)
 
-    def located(self, links: Iterable[LinkStatus]) -> tuple[LinkStatus, ...]:
+    def with_addresses(self, links: Iterable[LinkStatus]) -> tuple[LinkStatus, ...]:
         """The status of links, with their addresses and ages, which only the driver knows."""
         return tuple(
-            msgspec.structs.replace(link, address=self._shown(link.neighbour), changed_ns=self.age_ns(link.neighbour))
+            msgspec.structs.replace(
+                link, address=self._peer_with_address(link.neighbour), changed_ns=self.age_ns(link.neighbour)
+            )
             for link in links
         )
 
-    def _shown(self, peer: PeerId) -> str:
+    def _peer_with_address(self, peer: PeerId) -> str:
         address = self._addresses.get(peer)
         return "" if address is None else show(address)
 
-    def heard(self, peer: PeerId, restarted: bool) -> None:
+    def log_incarnation(self, peer: PeerId, restarted: bool) -> None:
         """Log a packet with a new incarnation of the neighbour."""
         if restarted:
             self._log("restarted", peer, "")
         elif self._links[peer].is_up:  # otherwise the peer will notice that the link is up
             self._log(LINK_UP, peer, "heard for the first time")
 
-    def changed(self, notice: Notice) -> None:
+    def log_change(self, notice: Notice) -> None:
         """Log a change of a link that the peer has noticed."""
         peer, link, why = notice.peer, self._links.get(notice.peer), ""
         if notice.what == LINK_DOWN and link is not None:
@@ -78,5 +80,5 @@ class LinkLog:
             return
         if missing := self._limit.take_suppressed():
             log.info("peer %d: %d more link changes were not logged", self._me, missing)
-        at = self._shown(peer)
+        at = self._peer_with_address(peer)
         log.info("peer %d: %s %d%s%s", self._me, what, peer, at and f" ({at})", f", {why}" if why else "")

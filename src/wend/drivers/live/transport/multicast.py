@@ -163,7 +163,7 @@ class MulticastGroups:
                     address, self._interface, self._socket, self, self._loop, self._clock
                 )
             except OSError as error:
-                self._unusable(f"cannot join the multicast group {effect.group!r} at {show(address)}", error)
+                self._stop_using(f"cannot join the multicast group {effect.group!r} at {show(address)}", error)
                 return
         self._joined[self._number(effect.group)] = address
 
@@ -199,9 +199,9 @@ class MulticastGroups:
             return
         counters.notices["multicast"] += 1
         if (id_ := event_of(message)) is None:
-            counters.sent_control(control_name(message))
+            counters.count_control(control_name(message))
         else:
-            counters.sent_data(id_, 1)
+            counters.count_data(id_, 1)
         self._socket.transmit(address, datagram)
 
     def _number(self, group: str) -> int:
@@ -219,15 +219,15 @@ class MulticastGroups:
         if self._usable is None:
             self._usable = True
             if self._socket.family != socket.AF_INET:
-                self._unusable("cannot multicast", OSError(0, "it does not listen on an IPv4 address"))
+                self._stop_using("cannot multicast", OSError(0, "it does not listen on an IPv4 address"))
             else:
                 try:
                     self._socket.prepare_multicast(self._interface, self.options.ttl)
                 except OSError as error:
-                    self._unusable(f"cannot multicast on the interface {self._interface!r}", error)
+                    self._stop_using(f"cannot multicast on the interface {self._interface!r}", error)
         return self._usable
 
-    def _unusable(self, what: str, error: OSError) -> None:
+    def _stop_using(self, what: str, error: OSError) -> None:
         self._usable = False
         self._counters.failed["multicast"] += 1
         log.warning("peer %d %s: %s; it goes on without multicast", self._me, what, error.strerror)
@@ -240,7 +240,7 @@ class MulticastGroups:
             opened = self._sealed.groups.open(self._clock(), datagram)
             self._sealed.perform_groups()
             if opened is not None:
-                self._arrive(opened.sender, opened.body, partial(self.hear, opened.sender, waited_ns=waited_ns))
+                self._arrive(opened.sender, opened.body, partial(self.receive_body, opened.sender, waited_ns=waited_ns))
             return
         fault = wire.fault(datagram)
         if fault is None:
@@ -261,9 +261,9 @@ class MulticastGroups:
             if incarnation != self._incarnation:  # otherwise the peer hears itself
                 self._counters.refused["misdirected"] += 1
         elif self._senders.identify_multicast(inner, address):
-            self._arrive(sender, bytes(inner.body), partial(self.hear, sender, waited_ns=waited_ns))
+            self._arrive(sender, bytes(inner.body), partial(self.receive_body, sender, waited_ns=waited_ns))
 
-    def hear(self, sender: PeerId, body: bytes, waited_ns: Nanos = 0) -> None:
+    def receive_body(self, sender: PeerId, body: bytes, waited_ns: Nanos = 0) -> None:
         """Handle a message of a member of the group."""
         try:
             messages = wire.decode_body(wire.MESSAGE, body, self._types)

@@ -202,7 +202,7 @@ class SealedLinks:
                         self._transmit(address, datagram)
                 case SessionReady(peer=peer, incarnation=incarnation):
                     if peer in self._book.reachable:
-                        self._senders.note(wire.Header(peer, self._me, incarnation))
+                        self._senders.record_incarnation(wire.Header(peer, self._me, incarnation))
                     self.groups.include(self._clock(), peer)
                     self.perform_groups()
                 case SessionMoved(peer=peer, address=address):

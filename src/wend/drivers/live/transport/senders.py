@@ -71,11 +71,11 @@ class Senders:
         sender = self._book.identify(header, address)
         if not isinstance(sender, str):
             return header
-        if inner is None or sender not in _UNKNOWN_SENDER or not self._holds(inner, address):
+        if inner is None or sender not in _UNKNOWN_SENDER or not self._should_wait(inner, address):
             self._refuse(sender, fault, header, datagram, address)
         return None
 
-    def _holds(self, inner: wire.InnerDatagram, address: Address) -> bool:
+    def _should_wait(self, inner: wire.InnerDatagram, address: Address) -> bool:
         return self._joining is not None and self._joining.hold(inner, address)
 
     def _refuse(
@@ -93,7 +93,7 @@ class Senders:
         elif reason != "stranger" or not self.answer_probe(datagram, address):
             self._counters.refused[reason] += 1
             if reason in _UNKNOWN_SENDER:
-                self._strangers.refused(header, datagram, address)
+                self._strangers.log_refused(header, datagram, address)
             elif reason == "stale" and header is not None:
                 self._log_stale(header, address)
 
@@ -108,34 +108,34 @@ class Senders:
 
     def _log_stale(self, header: wire.Header, address: Address) -> None:
         if self.is_silent(header.sender):
-            self._stale.refused(header, b"", address)
+            self._stale.log_refused(header, b"", address)
 
     def identify_multicast(self, inner: wire.InnerDatagram, address: Address) -> bool:
         """Whether the sender of an open multicast is known; if not, the datagram is refused, or waits until it is."""
         header = inner.header._replace(receiver=self._me)
         sender = self._book.identify(header, address)
         if not isinstance(sender, str):
-            self._book.note(header)
+            self._book.record_incarnation(header)
             return True
-        if sender == "stale" or not self._holds(inner, address):
+        if sender == "stale" or not self._should_wait(inner, address):
             self._counters.refused[sender] += 1
         return False
 
     def confirm(self, header: wire.Header, address: Address, head: bytes) -> None:
         """Note the first datagram with this header."""
-        self.note(header)
+        self.record_incarnation(header)
         self._book.confirm(header, address, head)
 
-    def note(self, header: wire.Header) -> None:
+    def record_incarnation(self, header: wire.Header) -> None:
         """Note the incarnation of a known sender, and log a new one."""
         former = self._book.incarnation(header.sender)
-        self._book.note(header)
+        self._book.record_incarnation(header)
         if former != header.incarnation and header.sender in self._links:
-            self._link_log.heard(header.sender, restarted=former > 0)
+            self._link_log.log_incarnation(header.sender, restarted=former > 0)
 
     def refuse_stranger(self, header: wire.Header, address: Address) -> None:
         self._counters.refused["stranger"] += 1
-        self._strangers.refused(header, b"", address)
+        self._strangers.log_refused(header, b"", address)
 
     def refuse_unreadable(self, fault: wire.Fault, datagram: bytes | memoryview, address: Address) -> None:
         """Count a datagram that cannot be read."""

@@ -38,7 +38,7 @@ class StrangerLog:
         self._seen: dict[tuple[Address, PeerId | None], Nanos | None] = {}
         """By address and claimed id, oldest first: when the first datagram came, or None once it was logged."""
 
-    def refused(self, header: Header | None, datagram: bytes | memoryview, address: Address) -> None:
+    def log_refused(self, header: Header | None, datagram: bytes | memoryview, address: Address) -> None:
         """Log a refused datagram: its sender is unknown, it is for another peer, or it is stale. `header`: None if it
         could not be read."""
         key = (address, None if header is None else header.sender)
@@ -52,10 +52,10 @@ class StrangerLog:
             return
         self._seen[key] = None
         log.warning(
-            "peer %d refuses datagrams from %s: %s", self._me, show(address), self._why(header, datagram, address)
+            "peer %d refuses datagrams from %s: %s", self._me, show(address), self._reason(header, datagram, address)
         )
 
-    def _why(self, header: Header | None, datagram: bytes | memoryview, address: Address) -> str:
+    def _reason(self, header: Header | None, datagram: bytes | memoryview, address: Address) -> str:
         if header is None:
             fault = wire.fault(datagram)
             if fault is None:
