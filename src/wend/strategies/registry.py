@@ -273,8 +273,8 @@ def follows_plan(strategy: str) -> bool:
 
 
 def linked_strategies() -> tuple[str, ...]:
-    """The strategies that work on given links."""
-    return tuple(name for name, strategy in STRATEGIES.items() if strategy.membership is None)
+    """The strategies that work on given links: they have a routing, and need no membership."""
+    return tuple(name for name, each in STRATEGIES.items() if each.routing is not None and each.membership is None)
 
 
 def membership_of(strategy: str, membership: str | None) -> str | None:

@@ -26,7 +26,7 @@ BOUNDED = {
     "_host.by_name[].plugin._usable._detours[].beyond": 3 * 6 * 4,
     "_host.by_name[].plugin._usable._detours[].links": 3 * 6 * 5,
     "_host.by_name[].plugin._usable._detours[].path": 3 * 6 * 5,
-    "_host.by_name[].plugin._usable._legs[][].edge": 3 * 6 * 4 * 2,
+    "_host.by_name[].plugin._usable._later_links[][].edge": 3 * 6 * 4 * 2,
     "links[].window._block": 3 * 1024,
     "_local._seen._windows[]._block": 3 * 1024,
 }

@@ -54,7 +54,7 @@ class Publisher:
     def __init__(self, plan: Forwarding | None) -> None:
         config = PeerConfig(peer=A, strategy="planned-failover")
         self.routing = FailoverRouting(config)
-        self.links = {peer: SimpleNamespace(up=True, heard_by_neighbour=True) for peer in (B, C, D)}
+        self.links = {peer: SimpleNamespace(is_up=True, heard_by_neighbour=True) for peer in (B, C, D)}
         self.view = View(config, self.links, persistence=False)  # type: ignore[arg-type]
         self.view.neighbours = (B, C, D)
         self.view.graph = SimpleNamespace(costs={p: links_of(p, GRAPH) for p in (A, B, C, D, S, T)})  # type: ignore[assignment]

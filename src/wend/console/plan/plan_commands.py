@@ -61,7 +61,7 @@ ModelFile = Annotated[
 Ranking = Annotated[str, typer.Option(help="Ranking of candidate paths: bottleneck-disjoint, capacity or rejecting.")]
 PathCount = Annotated[
     str,
-    typer.Option("--k", help="The most paths to each receiver; `auto` takes the least with which everything fits."),
+    typer.Option("--k", metavar="K|auto", help="The most paths to each receiver."),
 ]
 MaxLoad = Annotated[
     float, typer.Option(min=0.0, max=1.0, help="The highest load of a link or peer, as a share of its capacity.")

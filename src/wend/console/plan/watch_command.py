@@ -39,7 +39,7 @@ def watch(
         ),
     ] = 20.0,
     goal: Annotated[str, typer.Option(help="As in `wend plan`.")] = "balance",
-    k: Annotated[str, typer.Option("--k", help="As in `wend plan`.")] = "5",
+    k: Annotated[str, typer.Option("--k", metavar="K|auto", help="The most paths to each receiver.")] = "5",
     survive: Annotated[int, typer.Option(min=0, max=1, help="As in `wend plan`.")] = 0,
     link_capacity: Annotated[
         str | None, typer.Option(help="Capacity of links for which nothing was measured: 40msg/s, 10Mbit/s.")
