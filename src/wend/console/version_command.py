@@ -1,4 +1,4 @@
-"""`wend version`: the version, and the installed parts."""
+"""`wend version`: prints the version and the installed parts."""
 
 import json
 import platform

@@ -1,8 +1,8 @@
 """Buckets: the possible values of one attribute, divided into a few rows of the bitmap table.
 
 The rows of an attribute are, in this order: missing, NaN, false, true, buckets of numbers, buckets of texts. So almost
-every constraint is one run of rows. The borders of buckets come from the filters: all cuts if they are few, else those
-that matter for integers, else quantiles of these.
+every constraint covers a single run of rows. The cuts of the filters are the borders of buckets. If there are too many,
+only the cuts that matter for integers are used; if these are still too many, their quantiles.
 
 A row is exact for a value if every constraint that contains part of the row allows the value. A bucket without cuts
 inside is exact for all its values. If intervals only end inside a bucket, it is exact for the values before the first

@@ -25,7 +25,7 @@ ASCENT, DESCENT = 0.78, 0.24
 
 
 class Extent(NamedTuple):
-    """A rectangle of the picture; y grows downwards."""
+    """A rectangle in the picture; y grows downwards."""
 
     left: float
     top: float

@@ -152,11 +152,11 @@ def _part_view(judged: JudgedValue, result: ClaimResult, shares: frozenset[str])
     claim, part = result.claim, judged.part
     percent = not claim.plain
     sign = {"=": "", ">=": "≥ ", "<=": "≤ ", ">": "> ", "<": "< ", "factor": ""}[claim.rel]
-    tolerance = f" ± {_stated(claim.tol, percent)}" if claim.tol and claim.rel != "factor" else ""
+    tolerance = f" ± {_paper_number(claim.tol, percent)}" if claim.tol and claim.rel != "factor" else ""
     factor = f", within a factor of {claim.tol:g}" if claim.rel == "factor" else ""
     return {
         "label": part.label,
-        "paper": f"{sign}{_stated(part.value, percent)}{tolerance}{' %' if percent else ''}{factor}",
+        "paper": f"{sign}{_paper_number(part.value, percent)}{tolerance}{' %' if percent else ''}{factor}",
         "ours": _estimate(judged.ours, percent, part.bounds(shares)),
         "within": judged.within,
         "sure": judged.sure,
@@ -177,7 +177,7 @@ def _table_view(table: MetricTable, results: StudyResults) -> dict[str, Any]:
         paper = row.paper.get(label)
         return {
             "ours": _estimate(estimate, row.percent, SHARE if row.metric in shares else ANY, digits=row.digits),
-            "paper": "" if paper is None else _stated(paper, row.percent) + (" %" if row.percent else ""),
+            "paper": "" if paper is None else _paper_number(paper, row.percent) + (" %" if row.percent else ""),
         }
 
     columns, rows = [label for label, _ in table.columns], [row.label for row in table.rows]
@@ -274,7 +274,7 @@ def _number(value: float, percent: bool, digits: int = 2) -> str:
     return f"{100 * value if percent else value:.{digits}f}"
 
 
-def _stated(value: float, percent: bool) -> str:
+def _paper_number(value: float, percent: bool) -> str:
     """Format a number of the paper, with the paper's digits."""
     return f"{100 * value if percent else value:.5g}"
 

@@ -96,7 +96,7 @@ class BackgroundPacket:
 
 
 class Feedback:
-    """The time at which a flow learns what became of a packet."""
+    """The event at which a flow learns whether a packet arrived."""
 
     __slots__ = ("arrived", "packet")
 

@@ -109,7 +109,7 @@ def population(routed: DataFrame) -> DataFrame:
 
 
 def event_load(events: DataFrame, layout: Layout) -> DataFrame:
-    """Count the events of each region: `number` (the position of the region), `events`."""
+    """Count the events in each region. Columns: `number`, the position of the region, and `events`."""
     counted = events.mapInArrow(partial(load_batches, layout=layout), "number bigint, events bigint")
     return counted.groupBy("number").agg(F.sum("events").alias("events"))
 

@@ -170,7 +170,7 @@ class _Histograms:
         self._row, self._bins, self._counts = owner[order], bins[order], counts[order]
 
     def quantiles(self, merged: _WindowSums, selection: NDArray[np.bool_], *shares: float) -> list[pa.Array]:
-        """For each share, the delay below which that share of the samples of each window lies."""
+        """The delay quantiles of each window, one array per share."""
         total = merged.sums["delays"]
         before = np.concatenate([[0], np.cumsum(total)[:-1]])
         upto = np.cumsum(np.where(selection[self._row], self._counts, 0))

@@ -51,7 +51,7 @@ def stores_events(strategy: str) -> bool:
 
 
 def fault_scenario(fault: str, strategy: str, seed: int) -> Scenario:
-    """A random scenario of 10 to 16 peers with this fault. The seed decides everything, the same for all strategies."""
+    """A random scenario of 10 to 16 peers with this fault. The seed alone determines it, so all strategies get it."""
     draw = random.Random(f"{fault} {seed}")
     persistence = draw.random() < 0.7
     duration, heal = draw.uniform(8.0, 14.0), draw.uniform(5.0, 9.0)

@@ -94,7 +94,7 @@ class Locator:
         self._lookups.wait(now, message, mentioned_at)
 
     def doubt(self, now: Nanos, peer: PeerId) -> None:
-        """Look up a peer again that does not answer: it may have moved."""
+        """Look up the address of a peer again if the peer does not answer: it may have moved."""
         address = self._book.reachable.get(peer)
         if address is not None and self._learned.may_be_doubted(now, peer):
             self._learned.confirm(now, peer)

@@ -28,7 +28,7 @@ class LocatorUser(Protocol):
         ...
 
     def is_silent(self, peer: PeerId) -> bool:
-        """Whether the link with a peer does not work."""
+        """Whether the link to a peer is silent."""
         ...
 
     def on_located(self, peer: PeerId, address: Address) -> None:

@@ -140,8 +140,9 @@ class Shipper:
             self._targets = dict.fromkeys(self._destination_names(), "")
 
     def ship(self) -> Counter[str]:
-        """Copy the closed segments that are not copied yet. Returns counts: `copied`, `bytes`, `there` (copied before),
-        `gone` (a peer removed it meanwhile) and `deleted`. Raises `ConfigError` if files cannot be read or written."""
+        """Copy the closed segments that have not been copied yet. Returns counts: `copied`, `bytes`, `there` (already
+        copied), `gone` (removed by the peer in the meantime) and `deleted`. Raises `ConfigError` if files cannot be
+        read or written."""
         counts: Counter[str] = Counter()
         try:
             for path in sorted(self._folder.rglob("*.parquet")):
