@@ -1,1 +1,1 @@
-"""Side by side with peers: every figure is a ratio measured in one run on one machine."""
+"""Benchmarks of Wend beside references: each result is a ratio, measured in one run on one machine."""

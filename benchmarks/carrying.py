@@ -22,7 +22,7 @@ from pathlib import Path
 
 import uvloop
 
-from benchmarks.loopback import client_of, write_peer
+from benchmarks.loopback import open_client, write_peer
 from benchmarks.rows import Row
 from benchmarks.sampling import Sampler
 from wend.drivers.live.client.client import Client
@@ -47,8 +47,8 @@ advertise = ["topic = 't{id}'"]
 """
 
 
-class Spent:
-    """Processor seconds of processes, since it was made."""
+class CpuTime:
+    """The CPU seconds that processes have used since this object was made."""
 
     def __init__(self, pids: list[int]) -> None:
         self._pids = pids
@@ -59,7 +59,7 @@ class Spent:
 
 
 def _cpu_s(pid: int) -> float:
-    """Of all threads, in user and kernel mode."""
+    """The CPU seconds of all threads of a process, in user and kernel mode."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
@@ -76,7 +76,7 @@ def carry(rate: float = RATE, seconds: float = SECONDS) -> dict[str, float]:
 async def _carry(folder: Path, rate: float, seconds: float) -> dict[str, float]:
     async with AsyncExitStack() as open_:
         peers = [open_.enter_context(_peer(folder, number)) for number in range(PEERS)]
-        clients = [await open_.enter_async_context(client_of(_PORT, number)) for number in range(PEERS)]
+        clients = [await open_.enter_async_context(open_client(_PORT, number)) for number in range(PEERS)]
         got: Counter[int] = Counter()
         for number, client in enumerate(clients):
             for other in range(PEERS):
@@ -86,11 +86,11 @@ async def _carry(folder: Path, rate: float, seconds: float) -> dict[str, float]:
                     reader = asyncio.create_task(_read(number, events, got))
                     open_.callback(reader.cancel)
         await _publish(clients, rate, _WARM_UP_S)
-        sent, spent, own = await _sent(clients), Spent([p.pid for p in peers]), time.process_time()
+        sent, spent, own = await _count_packets(clients), CpuTime([p.pid for p in peers]), time.process_time()
         got.clear()
         published = await _publish(clients, rate, seconds)
         cpu_s, own_s = spent.seconds(), time.process_time() - own
-        packets = 2 * (await _sent(clients) - sent)
+        packets = 2 * (await _count_packets(clients) - sent)
         await asyncio.sleep(0.2)
         delivered = sum(got.values())
     split: Counter[str] = Counter()
@@ -107,14 +107,14 @@ async def _carry(folder: Path, rate: float, seconds: float) -> dict[str, float]:
     } | {f"us_per_packet.{kind}": cpu_s / packets * 1e6 * n / split.total() for kind, n in split.most_common()}
 
 
-def _peer(folder: Path, number: int) -> "_Child":
+def _peer(folder: Path, number: int) -> "_ChildProcess":
     neighbours = [(number + step) % PEERS for step in STEPS]
     file = write_peer(folder, _PORT, number, neighbours, _SETTINGS.format(id=number))
-    return _Child("--peer", str(file), str(folder / f"split-{number}.json"))
+    return _ChildProcess("--peer", str(file), str(folder / f"split-{number}.json"))
 
 
-class _Child(subprocess.Popen[bytes]):
-    """Another process that runs this file."""
+class _ChildProcess(subprocess.Popen[bytes]):
+    """A process that runs this file."""
 
     def __init__(self, *arguments: str) -> None:
         super().__init__([sys.executable, "-m", "benchmarks.carrying", *arguments])
@@ -144,7 +144,7 @@ async def _publish(clients: list[Client], rate: float, seconds: float) -> int:
     return wanted
 
 
-async def _sent(clients: list[Client]) -> int:
+async def _count_packets(clients: list[Client]) -> int:
     counted = [await client.status() for client in clients]
     return sum(status.data + sum(status.control.values()) for status in counted)
 
@@ -164,7 +164,7 @@ def _serve(file: Path, split: Path) -> None:
 
 def forward(packets_per_s: float, seconds: float = SECONDS) -> float:
     """Microseconds of processor time of the forwarder per packet."""
-    with _Child("--forward") as forwarder:
+    with _ChildProcess("--forward") as forwarder:
         return uvloop.run(_feed(forwarder.pid, packets_per_s / 4, seconds))
 
 
@@ -202,7 +202,7 @@ async def _feed(pid: int, rate: float, seconds: float) -> float:
     while not sink_protocol.received:
         source.sendto(payload, there)
         await asyncio.sleep(0.05)
-    spent, begin, before = Spent([pid]), time.monotonic(), sink_protocol.received
+    spent, begin, before = CpuTime([pid]), time.monotonic(), sink_protocol.received
     for number in range(int(rate * seconds)):
         await asyncio.sleep(max(0.0, begin + number / rate - time.monotonic()))
         source.sendto(payload, there)

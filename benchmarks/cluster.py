@@ -92,7 +92,7 @@ def wend(environment: dict[str, str], folder: Path, *words: str) -> "subprocess.
 
 
 def finish(process: "subprocess.Popen[str]", what: str) -> float:
-    """Wait for a command that must succeed; how long it took."""
+    """Wait for a command that must succeed; return its seconds."""
     began = time.monotonic()
     said, _ = process.communicate()
     if process.returncode:
@@ -101,7 +101,7 @@ def finish(process: "subprocess.Popen[str]", what: str) -> float:
 
 
 def rows(folder: Path) -> pa.Table:
-    """The rows of a result, in an order that does not depend on tasks."""
+    """Read the rows of a result, in an order that does not depend on tasks."""
     found = ds.dataset([str(path) for path in sorted(folder.rglob("*.parquet"))], format="parquet")
     if (count := found.count_rows()) > MAX_ROWS:
         raise SystemExit(f"{count} matches are more than this benchmark compares: ask for fewer events")

@@ -25,7 +25,7 @@ DOWN = 0.06
 """The share of time that links are down, in the rows about lengths of outages."""
 
 
-def _outages(mean_s: float) -> dict[str, Any]:
+def _outage_spread(mean_s: float) -> dict[str, Any]:
     up = {"kind": "exponential", "mean_s": mean_s * (1.0 - DOWN) / DOWN}
     return {"pf": 0.0, "outages": {"up": up, "down": {"kind": "exponential", "mean_s": mean_s}}}
 
@@ -36,7 +36,7 @@ FAILING: dict[str, dict[str, Any]] = {
     "degree 8, Pf .06, factor 1.5": {"degree": 8, "pf": 0.06, "factor": 1.5},
     "degree 8, Pf .06, factor 2": {"degree": 8, "pf": 0.06, "factor": 2.0},
     "degree 8, Pf .06, factor 3": {"degree": 8, "pf": 0.06, "factor": 3.0},
-    **{f"outages of {mean:g} s": {"degree": 8, "factor": 3.0, **_outages(mean)} for mean in (0.3, 2.0, 10.0)},
+    **{f"outages of {mean:g} s": {"degree": 8, "factor": 3.0, **_outage_spread(mean)} for mean in (0.3, 2.0, 10.0)},
 }
 LOSING: dict[str, dict[str, Any]] = {
     f"loss of {loss:.0%}": {"degree": 8, "pf": 0.0, "pl": loss, "factor": 3.0} for loss in (0.01, 0.05, 0.1)
@@ -53,7 +53,7 @@ class Run(msgspec.Struct, frozen=True):
     control_per_s: float
 
 
-class Compared(msgspec.Struct, frozen=True):
+class ComparedRow(msgspec.Struct, frozen=True):
     """The means of one row."""
 
     name: str
@@ -73,9 +73,9 @@ def run(strategy: str, fields: dict[str, Any], seed: int, duration_s: float) -> 
     return Run(summary.on_time, summary.data_packets, control / duration_s)
 
 
-def compared(name: str, runs: list[Run], others: list[Run]) -> Compared:
+def compare(name: str, runs: list[Run], others: list[Run]) -> ComparedRow:
     count = len(runs)
-    return Compared(
+    return ComparedRow(
         name,
         ROWS[name][0],
         sum(one.on_time for one in runs) / count,
@@ -107,7 +107,7 @@ def main() -> None:
         }
         for name in chosen:
             runs, others = ([one.result() for one in asked[name, s]] for s in ("adaptive", ROWS[name][0]))
-            found.append(compared(name, runs, others))
+            found.append(compare(name, runs, others))
             console.print(f"{name}: {found[-1]}", style="dim")
     if options.json:
         json.dump([msgspec.to_builtins(row) for row in found], sys.stdout, indent=2)

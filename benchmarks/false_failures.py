@@ -23,7 +23,7 @@ from pathlib import Path
 
 import uvloop
 
-from benchmarks.loopback import client_of, peer_command, start_quietly, url_of, write_peer
+from benchmarks.loopback import open_client, peer_command, peer_url, start_quietly, write_peer
 from wend.drivers.live.client.client import Client, connect
 from wend.drivers.live.client.event_streams import EventStream
 from wend.matching.filters import topic_filter
@@ -41,7 +41,7 @@ _HOG = "while True: pass"
 
 @contextmanager
 def _processes(commands: list[list[str]]) -> Iterator[None]:
-    """Run these processes, and end them."""
+    """Run processes, and end them afterwards."""
     processes = [start_quietly(each) for each in commands]
     try:
         yield
@@ -61,7 +61,7 @@ def _peers(folder: Path, links: set[tuple[int, int]], peers: int) -> list[list[s
 @asynccontextmanager
 async def _clients(peers: int) -> AsyncIterator[list[Client]]:
     async with AsyncExitStack() as open_:
-        yield [await open_.enter_async_context(client_of(_PORT, number)) for number in range(peers)]
+        yield [await open_.enter_async_context(open_client(_PORT, number)) for number in range(peers)]
 
 
 async def _counts(clients: list[Client]) -> Counter[str]:
@@ -97,7 +97,7 @@ def _report(before: Counter[str], after: Counter[str], published: int, wanted: i
 async def load(seconds: float) -> dict[str, float]:
     """Two peers that are offered more than they can carry."""
     with tempfile.TemporaryDirectory() as folder, _processes(_peers(Path(folder), {(0, 1)}, 2)):
-        async with _clients(2) as (publisher, subscriber), connect(url_of(_PORT, 0)) as observer:
+        async with _clients(2) as (publisher, subscriber), connect(peer_url(_PORT, 0)) as observer:
             got: Counter[str] = Counter()
             async with subscriber.subscribe(topic_filter("t")) as events:
                 reader = asyncio.create_task(_read(events, got))
@@ -105,9 +105,9 @@ async def load(seconds: float) -> dict[str, float]:
                     await publisher.publish({"topic": "t"}, bytes(100))
                     await asyncio.sleep(0.1)
                 before, delivered = await _counts([observer, subscriber]), got["delivered"]
-                published = await _offer(publisher, seconds)
+                published = await _publish_fast(publisher, seconds)
                 await publisher.flush()
-                await _settled(got)
+                await _wait_until_settled(got)
                 after = await _counts([observer, subscriber])
                 reader.cancel()
             return _report(before, after, published, published, got["delivered"] - delivered) | {
@@ -115,7 +115,7 @@ async def load(seconds: float) -> dict[str, float]:
             }
 
 
-async def _offer(client: Client, seconds: float) -> int:
+async def _publish_fast(client: Client, seconds: float) -> int:
     """Post 10 events per millisecond. A peer that pushes back takes less, and then the rest is not offered later."""
     published, payload, began = 0, bytes(100), time.monotonic()
     while (now := time.monotonic()) < began + seconds:
@@ -128,7 +128,7 @@ async def _offer(client: Client, seconds: float) -> int:
     return published
 
 
-async def _settled(got: Counter[str]) -> None:
+async def _wait_until_settled(got: Counter[str]) -> None:
     """Wait until nothing more comes."""
     before = -1
     while before != got["delivered"]:
@@ -150,10 +150,10 @@ async def hog(seconds: float) -> dict[str, float]:
                         open_.callback(asyncio.create_task(_read(events, got)).cancel)
             open_.enter_context(_processes([[sys.executable, "-c", _HOG]] * (os.cpu_count() or 1)))
             await _publish(clients, WARM_UP_S)
-            await _settled(got)
+            await _wait_until_settled(got)
             before, delivered = await _counts(clients), got["delivered"]
             published = await _publish(clients, seconds)
-            await _settled(got)
+            await _wait_until_settled(got)
             wanted = published * (PEERS - 1)
             return _report(before, await _counts(clients), published, wanted, got["delivered"] - delivered)
 

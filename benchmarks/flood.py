@@ -1,4 +1,4 @@
-"""A flood of handshakes of strangers at a peer with keys: are its links up, its events on time, and is memory flat?
+"""A flood of handshakes by strangers at a peer with keys: its links, the delays of its events, and its memory.
 
 One process runs two peers and publishes events from one to the other. A second process sends initiations to the second
 peer as fast as it can, from many ports; their macs are right, so each could cost a public-key operation. `python -m
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import uvloop
 
-from benchmarks.sealed import keys_of
+from benchmarks.sealed import make_keys
 from wend.drivers.live.addressing.addresses import Address
 from wend.drivers.live.observer import Observer
 from wend.drivers.live.peer import LivePeer
@@ -46,7 +46,7 @@ class Phase(NamedTuple):
     entries: int
 
 
-class _Ages(Observer):
+class _AgeObserver(Observer):
     def __init__(self) -> None:
         self.delivered_in_time = 0
 
@@ -56,7 +56,7 @@ class _Ages(Observer):
 
 def send_flood(port: int, seconds: float, rate: float) -> None:
     """The attacker: prints how many datagrams it has sent."""
-    (credentials, _), key = keys_of(2)[0], KeyPair(keys_of(2)[1][0].session_secret).public
+    (credentials, _), key = make_keys(2)[0], KeyPair(make_keys(2)[1][0].session_secret).public
     made = []
     for number in range(PACKETS):
         said = packets.Introduction(3, 1, number, credentials.certificate[:-1]).encode(padded=True)
@@ -89,11 +89,11 @@ async def measure(seconds: float, rate: float) -> None:
         transmit(self, address, datagram)
 
     PeerSocket.transmit = watched  # type: ignore[method-assign]
-    keys = keys_of(2)
+    keys = make_keys(2)
     here, there = (LivePeer(PeerConfig(peer=peer, margin_ns=100 * MS), keys=keys[peer]) for peer in (0, 1))
     here.add_peer(1, there.address)
     there.add_peer(0, here.address)
-    ages = _Ages()
+    ages = _AgeObserver()
     there.observe(ages)
     here.start(Started((Neighbour(1, MS),), advertisements=("topic = 'x'",)))
     there.start(Started((Neighbour(0, MS),), (LocalSubscription(1, "topic = 'x'"),)))
@@ -123,7 +123,7 @@ async def measure(seconds: float, rate: float) -> None:
     there.close()
 
 
-async def _phase(here: LivePeer, there: LivePeer, ages: _Ages, seconds: float) -> Phase:
+async def _phase(here: LivePeer, there: LivePeer, ages: _AgeObserver, seconds: float) -> Phase:
     before, spent, begin = ages.delivered_in_time, time.process_time(), time.monotonic()
     published = 0
     while (passed := time.monotonic() - begin) < seconds:

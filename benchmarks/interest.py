@@ -32,7 +32,7 @@ SPAN = 1_000_000
 SEED = 7
 
 
-class Client:
+class IdleClient:
     """A client that gets nothing, because nobody publishes."""
 
     stalled = False
@@ -47,7 +47,7 @@ class Client:
         raise NotImplementedError
 
 
-def texts(kind: str, count: int) -> list[str]:
+def filter_texts(kind: str, count: int) -> list[str]:
     """Distinct filters of one kind."""
     rng = stream(SEED, "interest", kind)
     lows = rng.integers(0, SPAN, (count, 2)).tolist()
@@ -58,7 +58,7 @@ def texts(kind: str, count: int) -> list[str]:
     return [f"x in [{a}, {a + 1000 + n % 1000}] and y in [{b}, {b + 10_000}]" for n, (a, b) in enumerate(lows)]
 
 
-def events(kind: str, count: int) -> list[Attributes]:
+def draw_events(kind: str, count: int) -> list[Attributes]:
     rng = stream(SEED, "interest", kind, "events")
     drawn = rng.integers(0, SPAN, (EVENTS, 3)).tolist()
     if kind == "topic":
@@ -80,15 +80,15 @@ class Metrics(NamedTuple):
     """The longest time that one subscription took."""
 
 
-def started() -> tuple[Broker, Client]:
+def start_broker() -> tuple[Broker, IdleClient]:
     peer = LivePeer(PeerConfig(peer=0))
     peer.start(Started(()))
-    return Broker(peer), Client()
+    return Broker(peer), IdleClient()
 
 
-async def measured(kind: str, count: int) -> Metrics:
-    broker, client = started()
-    wanted = texts(kind, count)
+async def measure(kind: str, count: int) -> Metrics:
+    broker, client = start_broker()
+    wanted = filter_texts(kind, count)
     slowest, last = 0.0, time.thread_time()
     began = last
     for handle, text in enumerate(wanted, 1):
@@ -97,7 +97,7 @@ async def measured(kind: str, count: int) -> Metrics:
         slowest, last = max(slowest, now - last), now
     adds = count / (time.thread_time() - began)
     interest, view = broker.peer.peer.interest, broker.peer.peer.view
-    drawn = [Event(EventId(1, 1, n), attributes) for n, attributes in enumerate(events(kind, count))]
+    drawn = [Event(EventId(1, 1, n), attributes) for n, attributes in enumerate(draw_events(kind, count))]
     for event in drawn:  # the index arranges new filters when the first event comes
         interest.table.local(Event(EventId(2, 1, event.id.sequence), event.attributes), view)
     began = time.thread_time()
@@ -118,10 +118,10 @@ async def measured(kind: str, count: int) -> Metrics:
     return Metrics(adds, removes, matched, reference, slowest * 1000)
 
 
-async def bytes_each(kind: str, count: int, lines: int = 0) -> float:
+async def bytes_per_subscription(kind: str, count: int, lines: int = 0) -> float:
     """The memory of peer and broker for one subscription."""
-    broker, client = started()
-    wanted = texts(kind, count)
+    broker, client = start_broker()
+    wanted = filter_texts(kind, count)
     gc.collect()
     tracemalloc.start()
     for handle in range(1, count + 1):
@@ -139,7 +139,7 @@ async def bytes_each(kind: str, count: int, lines: int = 0) -> float:
 def rows(count: int = COUNT) -> list[Row]:
     found = []
     for kind in KINDS:
-        one, each = asyncio.run(measured(kind, count)), asyncio.run(bytes_each(kind, count))
+        one, each = asyncio.run(measure(kind, count)), asyncio.run(bytes_per_subscription(kind, count))
         name = f"interest.{kind.replace(' ', '_')}"
         found += [
             Row(f"{name}.adds_per_s", f"subscriptions added/s, {count:,} of {kind}", one.adds),
@@ -155,7 +155,7 @@ def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else COUNT
     if "--lines" in sys.argv:
         for kind in KINDS:
-            print(kind, asyncio.run(bytes_each(kind, count, 25)))
+            print(kind, asyncio.run(bytes_per_subscription(kind, count, 25)))
         return
     for row in rows(count):
         print("  ".join(row.shown()))

@@ -97,11 +97,11 @@ def _receive(sockets: list[socket.socket], errors: list[int], done: threading.Ev
             selector.register(made, selectors.EVENT_READ)
         while not done.is_set():
             for key, _ in selector.select(0.1):
-                _drain(key.fileobj, errors)  # type: ignore[arg-type]
+                _read_errors(key.fileobj, errors)  # type: ignore[arg-type]
             time.sleep(0.05)  # the kernel timestamps arrivals; few wake-ups leave the CPU to the sender
 
 
-def _drain(made: socket.socket, errors: list[int]) -> None:
+def _read_errors(made: socket.socket, errors: list[int]) -> None:
     while True:
         try:
             data, (note, *_), _, _ = made.recvmsg(64, 128)

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.rows import Row
-from benchmarks.sealed import keys_of
+from benchmarks.sealed import make_keys
 from wend.drivers.live.addressing.addresses import Address
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.transport.socket import PeerSocket
@@ -90,7 +90,7 @@ async def _measure_all(seconds: float) -> dict[Case, Cost]:
 
 
 async def _measure(case: Case, traffic: Traffic, seconds: float) -> Cost:
-    keys = keys_of(2)
+    keys = make_keys(2)
     here, there = (
         LivePeer(
             PeerConfig(peer=peer, strategy="adaptive", detection_ns=case.detection_ms * MS),

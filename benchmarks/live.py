@@ -26,7 +26,7 @@ def round_trips(seconds: float = SECONDS) -> dict[str, float]:
     return {"wend": uvloop.run(_wend(seconds)), "udp": uvloop.run(_udp(seconds))}
 
 
-class Count:
+class RoundTripCounter:
     """Counts round trips until the time is over."""
 
     def __init__(self, seconds: float) -> None:
@@ -58,7 +58,7 @@ async def _wend(seconds: float) -> float:
     while not here.publish(ping).targets or not there.publish(pong).targets:
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.1)
-    count = Count(seconds)
+    count = RoundTripCounter(seconds)
 
     class Ping(Observer):
         def on_delivered(self, effect: Deliver) -> None:
@@ -79,7 +79,7 @@ async def _wend(seconds: float) -> float:
         there.close()
 
 
-class _Echo(asyncio.DatagramProtocol):
+class _EchoServer(asyncio.DatagramProtocol):
     def connection_made(self, transport: asyncio.DatagramTransport) -> None:  # type: ignore[override]
         self.transport = transport
 
@@ -87,8 +87,8 @@ class _Echo(asyncio.DatagramProtocol):
         self.transport.sendto(data, addr)
 
 
-class _Caller(_Echo):
-    count: Count
+class _EchoClient(_EchoServer):
+    count: RoundTripCounter
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         if self.count.one_more():
@@ -97,9 +97,9 @@ class _Caller(_Echo):
 
 async def _udp(seconds: float) -> float:
     loop = asyncio.get_running_loop()
-    there, _ = await loop.create_datagram_endpoint(_Echo, local_addr=("127.0.0.1", 0))
-    here, caller = await loop.create_datagram_endpoint(_Caller, local_addr=("127.0.0.1", 0))
-    caller.count = Count(seconds)
+    there, _ = await loop.create_datagram_endpoint(_EchoServer, local_addr=("127.0.0.1", 0))
+    here, caller = await loop.create_datagram_endpoint(_EchoClient, local_addr=("127.0.0.1", 0))
+    caller.count = RoundTripCounter(seconds)
     here.sendto(bytes(100), there.get_extra_info("sockname"))
     try:
         return await caller.count.rate()

@@ -40,18 +40,18 @@ def peer_command(file: Path) -> list[str]:
     return [sys.executable, "-m", "wend.console.start", "peer", "--config", str(file)]
 
 
-def url_of(port: int, peer: int) -> str:
+def peer_url(port: int, peer: int) -> str:
     """The address of a peer for clients."""
     return f"wend://127.0.0.1:{port + CLIENTS + peer}"
 
 
 @asynccontextmanager
-async def client_of(port: int, peer: int) -> AsyncIterator[Client]:
+async def open_client(port: int, peer: int) -> AsyncIterator[Client]:
     """A client of a peer, which may still be starting."""
     give_up = time.monotonic() + _START_S
     while True:
         try:
-            client = await connect(url_of(port, peer))
+            client = await connect(peer_url(port, peer))
             break
         except ConnectionLost:
             if time.monotonic() > give_up:

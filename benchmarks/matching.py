@@ -47,7 +47,7 @@ class Boxes(NamedTuple):
     named: NDArray[np.bool_]
 
 
-def boxes(count: int, narrow: bool) -> Boxes:
+def draw_boxes(count: int, narrow: bool) -> Boxes:
     rng = stream(SEED, "matching", "filters", count, "narrow" if narrow else "wide")
     shape = (count, len(NAMES))
     if narrow:
@@ -62,17 +62,17 @@ def boxes(count: int, narrow: bool) -> Boxes:
 
 
 @cache
-def side(low: int, high: int) -> Values:
+def range_values(low: int, high: int) -> Values:
     return between(low, high)
 
 
-def filters(found: Boxes) -> Iterator[Filter]:
+def make_filters(found: Boxes) -> Iterator[Filter]:
     for lows, highs, named in zip(found.lows.tolist(), found.highs.tolist(), found.named.tolist(), strict=True):
-        sides = tuple((NAMES[a], side(lows[a], highs[a])) for a in range(len(NAMES)) if named[a])
+        sides = tuple((NAMES[a], range_values(lows[a], highs[a])) for a in range(len(NAMES)) if named[a])
         yield Filter((Conjunction(sides),))
 
 
-def events(count: int) -> NDArray[np.int64]:
+def draw_events(count: int) -> NDArray[np.int64]:
     return stream(SEED, "matching", "events").integers(1, TOP + 1, (count, len(NAMES)))
 
 
@@ -95,7 +95,7 @@ class Scan:
         return np.flatnonzero(self.fits)
 
 
-def cpu(action: Callable[[], object]) -> float:
+def cpu_seconds(action: Callable[[], object]) -> float:
     began = time.thread_time()
     action()
     return time.thread_time() - began
@@ -115,26 +115,26 @@ class Metrics(NamedTuple):
     """The number of filters that match an event, on average."""
 
 
-def resident() -> int:
+def resident_bytes() -> int:
     pages = Path("/proc/self/statm")
     return int(pages.read_text().split()[1]) * resource.getpagesize() if pages.exists() else 0
 
 
-def measured(count: int, narrow: bool) -> Metrics:
-    found = boxes(count, narrow)
-    known = list(filters(found))
-    before, began = resident(), time.thread_time()
+def measure(count: int, narrow: bool) -> Metrics:
+    found = draw_boxes(count, narrow)
+    known = list(make_filters(found))
+    before, began = resident_bytes(), time.thread_time()
     index = BatchIndex(known)
-    build, grown = time.thread_time() - began, resident() - before
-    drawn = events(BATCH)
+    build, grown = time.thread_time() - began, resident_bytes() - before
+    drawn = draw_events(BATCH)
     batch = Batch.of_columns(BATCH, {name: np.ascontiguousarray(drawn[:, a]) for a, name in enumerate(NAMES)})
     offsets, ids = index.match_batch(batch)
     scan = Scan(found)
     for at in range(0, BATCH, BATCH // 5):
         assert np.array_equal(ids[offsets[at] : offsets[at + 1]], scan.match(drawn[at])), "index and scan differ"
-    batches = min(cpu(lambda: index.match_batch(batch)) for _ in range(5))
+    batches = min(cpu_seconds(lambda: index.match_batch(batch)) for _ in range(5))
     looks = drawn[: min(BATCH, max(5, 3_000_000 // count))]
-    scans = min(cpu(lambda: [scan.match(one) for one in looks]) for _ in range(3))
+    scans = min(cpu_seconds(lambda: [scan.match(one) for one in looks]) for _ in range(3))
     return Metrics(
         batch=BATCH / batches,
         scan=len(looks) / scans,
@@ -145,17 +145,17 @@ def measured(count: int, narrow: bool) -> Metrics:
     )
 
 
-def table() -> dict[tuple[int, str], Metrics]:
+def measure_all() -> dict[tuple[int, str], Metrics]:
     return {
-        (count, "narrow" if narrow else "wide"): measured(count, narrow) for count in SIZES for narrow in (False, True)
+        (count, "narrow" if narrow else "wide"): measure(count, narrow) for count in SIZES for narrow in (False, True)
     }
 
 
-def curve(name: str) -> None:
+def write_curve(name: str) -> None:
     """Write events/s against the number of filters."""
     found: dict[str, dict[str, dict[str, float]]] = {}
     for narrow, width in ((False, "wide"), (True, "narrow")):
-        metrics = {count: measured(count, narrow) for count in CURVE}
+        metrics = {count: measure(count, narrow) for count in CURVE}
         found[width] = {
             kind: {str(count): float(f"{getattr(one, kind):.4g}") for count, one in metrics.items()}
             for kind in ("batch", "scan")
@@ -167,7 +167,7 @@ def curve(name: str) -> None:
 
 def rows() -> list[Row]:
     found = []
-    for (count, width), one in table().items():
+    for (count, width), one in measure_all().items():
         name, against = f"matching.{count}.{width}", f"{count:,} {width} filters"
         found += [
             Row(f"{name}.events_per_s", f"events/s in batches, {against} (NumPy scan)", one.batch, one.scan),
@@ -178,9 +178,9 @@ def rows() -> list[Row]:
 
 def main() -> None:
     if len(sys.argv) == 3 and sys.argv[1] == "--curve":
-        curve(sys.argv[2])
+        write_curve(sys.argv[2])
         return
-    for (count, width), found in table().items():
+    for (count, width), found in measure_all().items():
         print(f"{count:>9,} {width:<6}", *(f"{name} {value:,.0f}" for name, value in found._asdict().items()), sep="  ")
 
 

@@ -37,10 +37,10 @@ def idle_peer(number: int, links: int, strategy: str = STRATEGY) -> Peer:
 
 def idle_kilobytes(links: int, strategy: str = STRATEGY, peers: int = PEERS) -> float:
     """How much memory one such peer takes, in kB of 1000 bytes."""
-    return _measured(links, strategy, peers)[0]
+    return _measure(links, strategy, peers)[0]
 
 
-def _measured(links: int, strategy: str, peers: int, shown: int = 0) -> tuple[float, list[str]]:
+def _measure(links: int, strategy: str, peers: int, shown: int = 0) -> tuple[float, list[str]]:
     first = [idle_peer(-1 - n, links, strategy) for n in range(peers)]  # fills the caches that all peers share
     gc.collect()
     tracemalloc.start()
@@ -68,7 +68,7 @@ def main() -> None:
     words = sys.argv[1:]
     if "--lines" in words:
         at = words.index("--lines")
-        kilobytes, lines = _measured(int(words[at + 1]), words[0] if at else STRATEGY, PEERS, _SHOWN)
+        kilobytes, lines = _measure(int(words[at + 1]), words[0] if at else STRATEGY, PEERS, _SHOWN)
         print(f"{kilobytes:.1f} kB", *lines, sep="\n")
         return
     for links in LINKS:

@@ -46,7 +46,7 @@ PATHS = 8
 WORLD: dict[str, Any] = {"peers": 20, "degree": 5, "link_capacity": "200msg/s", "pf": 0.0, "factor": 3.0}
 
 
-class Measured(msgspec.Struct, frozen=True):
+class StrategyMeans(msgspec.Struct, frozen=True):
     """The means over all seeds, for one strategy and rate."""
 
     strategy: str
@@ -64,10 +64,10 @@ class Load(msgspec.Struct, frozen=True):
     load: float
     """Relative to the rate that fits."""
     bound: float
-    strategies: list[Measured]
+    strategies: list[StrategyMeans]
 
 
-def bound_of(world: World) -> float:
+def world_bound(world: World) -> float:
     """The highest share of a world's deliveries that can be in time, if nothing fails."""
     return on_time_bound(_network(world), _workload(world), world.deadline_ns, world.scenario.duration_ns).share
 
@@ -87,16 +87,16 @@ def _workload(world: World) -> FlowWorkload:
 def measure(strategies: list[str], rate: float, seeds: int, duration_s: float) -> Load:
     """All strategies at one rate, in the worlds of all seeds."""
     fields = [{**WORLD, "rate": rate, "seed": seed, "duration": f"{duration_s}s"} for seed in range(1, seeds + 1)]
-    bound = float(np.mean([bound_of(build(make_scenario(world))) for world in fields]))
+    bound = float(np.mean([world_bound(build(make_scenario(world))) for world in fields]))
     found = []
     for named in strategies:
-        strategy, settings = _parsed(named)
+        strategy, settings = _parse_strategy(named)
         runs = []
         for world in fields:
             print(f"rate {rate:g}, seed {world['seed']}: {named} ...", file=sys.stderr, flush=True)
             runs.append(_run({**world, **settings, "strategy": strategy}))
         means = np.mean([(run.on_time, run.delivery, run.packets.shared) for run in runs], axis=0).tolist()
-        found.append(Measured(named, rate, *means))
+        found.append(StrategyMeans(named, rate, *means))
     return Load(rate, rate / FITS, bound, found)
 
 
@@ -119,14 +119,14 @@ def _plan(world: World) -> Plan:
     return make_plan(network, workload, goal, PATHS, partial=True)
 
 
-def _parsed(named: str) -> tuple[str, dict[str, str]]:
+def _parse_strategy(named: str) -> tuple[str, dict[str, str]]:
     """A strategy and its settings, from `adaptive:redundancy=none`. A plug-in from outside is `MODULE:CLASS`."""
     parts = named.split(":")
     settings = [part.split("=", 1) for part in parts if "=" in part]
     return ":".join(part for part in parts if "=" not in part), dict(settings)
 
 
-def table_of(loads: list[Load]) -> Table:
+def load_table(loads: list[Load]) -> Table:
     names = [each.strategy for each in loads[0].strategies]
     table = Table(title="on time, and its share of the best possible | delivered")
     for title in ("load", "rate", "best", *names):
@@ -176,7 +176,7 @@ def main() -> None:
     if given.json:
         print(json.dumps(msgspec.to_builtins(loads), indent=2))
     else:
-        Console(width=None if sys.stdout.isatty() else 60 + 30 * len(loads[0].strategies)).print(table_of(loads))
+        Console(width=None if sys.stdout.isatty() else 60 + 30 * len(loads[0].strategies)).print(load_table(loads))
 
 
 if __name__ == "__main__":

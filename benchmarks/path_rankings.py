@@ -78,13 +78,13 @@ def main() -> None:
     print("| --- " * (len(OVERLOADS) + 6) + "|")
     for name in RANKINGS:
         each = [run[name] for run in runs]
-        cells = [_needed([plans.required_k(overload) for plans in each]) for overload in OVERLOADS]
+        cells = [_mean_text([plans.required_k(overload) for plans in each]) for overload in OVERLOADS]
         cells += [f"{np.mean([plans.loads[k - 1] for plans in each]):.3f}" for k in (2, 5, MAX_K)]
         cells.append(f"{np.mean([plans.delay for plans in each]):.2f}")
         print(f"| {name} | {' | '.join(cells)} | {1000 * np.mean([plans.paths_s for plans in each]):.0f} ms |")
 
 
-def _needed(values: list[float]) -> str:
+def _mean_text(values: list[float]) -> str:
     """The mean of those that fit, and how many do."""
     fitting = [value for value in values if np.isfinite(value)]
     return f"{np.mean(fitting):.1f} ({len(fitting)} of {len(values)})" if fitting else "never"

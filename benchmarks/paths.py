@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 
 from wend.model.randomness import stream
 from wend.model.rates import Rate
-from wend.pipeline.candidate_paths import SCHEMA, Targets, paths_here, write_paths
+from wend.pipeline.paths_job import SCHEMA, Targets, find_paths_locally, write_paths
 from wend.pipeline.spark.session import spark_session
 from wend.planning.flow_network import CsrGraph, FlowNetwork
 from wend.studies.campr.brite_flat import grow
 
 
-def drawn(peers: int, sources: int) -> tuple[CsrGraph, Targets]:
+def draw_network(peers: int, sources: int) -> tuple[CsrGraph, Targets]:
     rng = stream(1, "benchmark", "paths", peers)
     receivers = np.sort(rng.permutation(peers)[: round(0.75 * peers)]).astype(np.int32)
     chosen = np.sort(rng.permutation(peers)[:sources]).tolist()
@@ -29,23 +29,23 @@ def drawn(peers: int, sources: int) -> tuple[CsrGraph, Targets]:
     return graph, {source: receivers[receivers != source] for source in chosen}
 
 
-def here(graph: CsrGraph, wanted: Targets, k: int, out: Path) -> float:
+def time_locally(graph: CsrGraph, wanted: Targets, k: int, out: Path) -> float:
     began = time.perf_counter()
     with pq.ParquetWriter(out, SCHEMA) as file:
-        for batch in paths_here(graph, wanted, k):
+        for batch in find_paths_locally(graph, wanted, k):
             file.write_batch(batch)
     return time.perf_counter() - began
 
 
 def main(peers: int = 5000, sources: int = 200, k: int = 5, master: str = "local[2]") -> None:
-    graph, wanted = drawn(peers, sources)
+    graph, wanted = draw_network(peers, sources)
     few = dict(list(wanted.items())[:4])
     with tempfile.TemporaryDirectory(prefix="wend-bench-") as folder, spark_session(master) as spark:
         out, scratch = Path(folder), Path(folder) / "scratch"
         scratch.mkdir()
-        here(graph, few, k, out / "warm.parquet")
+        time_locally(graph, few, k, out / "warm.parquet")
         write_paths(spark, graph, few, k, out / "warm", scratch)
-        alone = here(graph, wanted, k, out / "here.parquet")
+        alone = time_locally(graph, wanted, k, out / "here.parquet")
         began = time.perf_counter()
         found = write_paths(spark, graph, wanted, k, out / "spark", scratch)
         spread = time.perf_counter() - began

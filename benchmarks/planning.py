@@ -47,7 +47,7 @@ def path_rates(peers: int = 1000, publishers: int = 100, receivers: int = 750) -
     pairs = [(a, b) for a, b in pairs if a != b]
     graph = _digraph(network)
     begin = time.process_time()
-    lengths = [_networkx(graph, source, target) for source, target in pairs]
+    lengths = [_networkx_delays(graph, source, target) for source, target in pairs]
     theirs = (time.process_time() - begin) / len(pairs)
     for (source, target), found in zip(pairs, lengths, strict=True):
         mine = paths_from(network.graph, source, np.array([target], dtype=np.int32), K)
@@ -64,7 +64,7 @@ def _digraph(network: FlowNetwork) -> "nx.DiGraph[int]":
     return graph
 
 
-def _networkx(graph: "nx.DiGraph[int]", source: int, target: int) -> list[int]:
+def _networkx_delays(graph: "nx.DiGraph[int]", source: int, target: int) -> list[int]:
     """The delays of the bottleneck-disjoint paths, by networkx's Dijkstra; arcs are removed and restored."""
     removed = []
     found: list[int] = []
@@ -97,9 +97,9 @@ def whole_plan(
     """Seconds from a workload to files on disk, with capacities such that the workload just fits."""
     overlay = grow(peers, "attached", seed=1)
     workload = draw_workload(peers, messages, popularity=popularity, seed=1)
-    network = _sized(overlay, per, 1.0)
+    network = _sized_network(overlay, per, 1.0)
     tight = balance(problem_of(network, workload, delivery_graphs(network, workload, k))).y
-    network = _sized(overlay, per, tight * 1.02)
+    network = _sized_network(overlay, per, tight * 1.02)
     with tempfile.TemporaryDirectory() as folder:
         begin, wall = time.process_time(), time.perf_counter()
         plan = make_plan(network, workload, Goal(goal), k)  # type: ignore[arg-type]
@@ -114,7 +114,7 @@ def whole_plan(
     }
 
 
-def _sized(overlay: Overlay, per: str, factor: float) -> FlowNetwork:
+def _sized_network(overlay: Overlay, per: str, factor: float) -> FlowNetwork:
     """A network with links of 20 messages/s times the factor; per peer, with the sum of such links as capacity."""
     network = FlowNetwork(overlay, link=Rate(20.0 * factor), peer="links" if per == "peer" else None)
     if per == "peer":

@@ -40,13 +40,13 @@ def compare(run: dict[str, Any], found: list[dict[str, Any]], detection_ns: int)
         if outage["begin_ns"] < first or outage["end_ns"] > last:
             continue
         injected += 1
-        best = min(near, key=lambda row: _miss(row, outage), default=None)
+        best = min(near, key=lambda row: _largest_error(row, outage), default=None)
         if best is None:
             missed.append(outage)
             continue
         begins.append(best["begin_ns"] - outage["begin_ns"])
         ends.append((best["end_ns"] or last) - outage["end_ns"])
-        recovered += _miss(best, outage) <= detection_ns
+        recovered += _largest_error(best, outage) <= detection_ns
     inside = [row for row in agreed if first <= row["begin_ns"] < last]
     false = [row for row in inside if id(row) not in matched]
     return {
@@ -58,8 +58,8 @@ def compare(run: dict[str, Any], found: list[dict[str, Any]], detection_ns: int)
         "false": len(false),
         "false_share": len(false) / len(inside) if inside else None,
         "not_agreed": sum(first <= row["begin_ns"] < last for row in found) - len(inside),
-        "begin_error_ms": _spread(begins),
-        "end_error_ms": _spread(ends),
+        "begin_error_ms": _quantiles(begins),
+        "end_error_ms": _quantiles(ends),
     }
 
 
@@ -68,13 +68,13 @@ def _overlap(row: dict[str, Any], outage: dict[str, Any]) -> bool:
     return bool(row["begin_ns"] < outage["end_ns"] and (end is None or end > outage["begin_ns"]))
 
 
-def _miss(row: dict[str, Any], outage: dict[str, Any]) -> int:
+def _largest_error(row: dict[str, Any], outage: dict[str, Any]) -> int:
     """How far the worse of begin and end is off."""
     late = abs(row["end_ns"] - outage["end_ns"]) if row["end_ns"] is not None else 10**18
     return max(abs(row["begin_ns"] - outage["begin_ns"]), late)
 
 
-def _spread(errors: list[int]) -> list[float]:
+def _quantiles(errors: list[int]) -> list[float]:
     """The least, the quantiles 5, 50 and 95 %, and the most, in milliseconds."""
     return [round(float(value) / MS, 1) for value in np.quantile(errors, (0, 0.05, 0.5, 0.95, 1))] if errors else []
 

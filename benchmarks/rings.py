@@ -31,7 +31,7 @@ def measure() -> dict[str, float]:
     draw = peer_stream(1, "keys")
     asked = [(draw.getrandbits(128), draw.randrange(PEERS)) for _ in range(KEYS)]
     started = time.process_time()
-    hops = sum(_hops(peers, key, start) for key, start in asked)
+    hops = sum(_count_hops(peers, key, start) for key, start in asked)
     route_s = time.process_time() - started
     return {
         "hops": hops / KEYS,
@@ -47,7 +47,7 @@ def _peer(config: PeerConfig, contacts: tuple[PeerId, ...]) -> Pastry:
     return made
 
 
-def _hops(peers: list[Pastry], key: int, start: PeerId) -> int:
+def _count_hops(peers: list[Pastry], key: int, start: PeerId) -> int:
     hops, at = 0, start
     while (hop := peers[at].next_hop(key)) != at:
         hops, at = hops + 1, hop

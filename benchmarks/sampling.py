@@ -61,19 +61,19 @@ class Sampler:
         return dict(self._counts)
 
     def _sample(self, _: int, frame: FrameType | None) -> None:
-        self._counts[_kind(frame)] += 1
+        self._counts[_work_kind(frame)] += 1
 
 
-def _kind(frame: FrameType | None) -> str:
+def _work_kind(frame: FrameType | None) -> str:
     entered = frame is not None and frame.f_lasti <= _ENTRY
     while frame is not None and not frame.f_code.co_filename.startswith(_ROOT):
         frame, entered = frame.f_back, False
-    if frame is None or (entered and not _ours(frame.f_back)):
+    if frame is None or (entered and not _is_wend(frame.f_back)):
         return "event loop"
     name = frame.f_code.co_name
     path = frame.f_code.co_filename[len(_ROOT) + 1 :]
     return _BY_NAME.get(name) or _KINDS.get(path, "handle")
 
 
-def _ours(frame: FrameType | None) -> bool:
+def _is_wend(frame: FrameType | None) -> bool:
     return frame is not None and frame.f_code.co_filename.startswith(_ROOT)

@@ -61,8 +61,8 @@ class _Datagrams:
         PeerSocket.transmit = counted  # type: ignore[method-assign]
 
 
-def keys_of(peers: int) -> list[tuple[Credentials, Verifier]]:
-    """Keys that a root of this moment has signed."""
+def make_keys(peers: int) -> list[tuple[Credentials, Verifier]]:
+    """Make the keys of peers, signed by a new root."""
     now_s, secret = int(time.time()), bytes(32)
     root = make_root("bench", secret, serial=1, not_before_s=now_s - 60, not_after_s=now_s + 86_400)
     found: list[tuple[Credentials, Verifier]] = []
@@ -80,7 +80,7 @@ class _Pair:
     """Two peers with a link."""
 
     def __init__(self, sealed: bool) -> None:
-        keys = keys_of(2) if sealed else [None, None]
+        keys = make_keys(2) if sealed else [None, None]
         self._here, self._there = (
             LivePeer(PeerConfig(peer=peer, margin_ns=100 * MS), keys=keys[peer]) for peer in (0, 1)
         )
@@ -113,7 +113,9 @@ class _Pair:
         self._there.close()
 
 
-async def costs(payload: bytes, at_once: int, rounds: int, events: int, datagrams: _Datagrams) -> list[list[Cost]]:
+async def measure_costs(
+    payload: bytes, at_once: int, rounds: int, events: int, datagrams: _Datagrams
+) -> list[list[Cost]]:
     """The costs of one event and of one datagram, without and with keys, alternating in each round."""
     pairs = [_Pair(sealed=False), _Pair(sealed=True)]
     for pair in pairs:
@@ -139,7 +141,7 @@ def main() -> None:
     datagrams = _Datagrams()
     print("payload, events at a time: CPU microseconds per event open, sealed, ratio; per datagram open, sealed, ratio")
     for size, at_once in CASES:
-        found = uvloop.run(costs(bytes(size), at_once, options.rounds, options.events, datagrams))
+        found = uvloop.run(measure_costs(bytes(size), at_once, options.rounds, options.events, datagrams))
         shown = []
         for field in (0, 1):
             opened, sealed = ([row[which][field] for row in found] for which in (0, 1))

@@ -130,22 +130,22 @@ def _sending_lists(world: World) -> list[list[tuple[int, ...]]]:
     ]
 
 
-class Rate:
-    """Transmissions per CPU second of steady running: the fixed cost of a run is taken off."""
+class SteadyRate:
+    """Transmissions per CPU second, without the fixed cost of a run."""
 
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
         self._short = scenario.with_(duration="5s")
-        _cpu(self._short)  # imports and caches
+        _cpu_time(self._short)  # imports and caches
         self.rates: list[float] = []
 
     def measure(self) -> None:
-        fixed, before = min(_cpu(self._short) for _ in range(3))
-        cpu, transmissions = _cpu(self._scenario)
+        fixed, before = min(_cpu_time(self._short) for _ in range(3))
+        cpu, transmissions = _cpu_time(self._scenario)
         self.rates.append((transmissions - before) / (cpu - fixed))
 
 
-def _cpu(scenario: Scenario) -> tuple[float, int]:
+def _cpu_time(scenario: Scenario) -> tuple[float, int]:
     began = time.thread_time()
     summary = simulate(scenario).summary
     return time.thread_time() - began, summary.data_packets
@@ -158,9 +158,9 @@ def simpy_rate() -> float:
     return model.transmissions / (time.thread_time() - began)
 
 
-def measured() -> dict[str, float]:
+def measure() -> dict[str, float]:
     """Medians of rates that were measured in turn."""
-    dcrd, adaptive, simpy_rates = Rate(DCRD), Rate(ADAPTIVE), []
+    dcrd, adaptive, simpy_rates = SteadyRate(DCRD), SteadyRate(ADAPTIVE), []
     for _ in range(ROUNDS):
         dcrd.measure()
         adaptive.measure()
@@ -168,8 +168,8 @@ def measured() -> dict[str, float]:
     return {"dcrd": median(dcrd.rates), "adaptive": median(adaptive.rates), "simpy": median(simpy_rates)}
 
 
-def _compiled() -> dict[str, float] | None:
-    """The same on the compiled core, in another process; None if the core is not built."""
+def _measure_compiled() -> dict[str, float] | None:
+    """Measure the compiled core, in another process; None if that core is not built."""
     if not (COMPILED / "stamp").is_file():
         return None
     environment = {**os.environ, "PYTHONPATH": f"{COMPILED}{os.pathsep}{COMPILED.parents[1]}"}
@@ -181,7 +181,7 @@ def _compiled() -> dict[str, float] | None:
 
 def rows() -> list[Row]:
     found = []
-    for name, rates in ((core(), measured()), ("compiled", _compiled() if core() == "pure" else None)):
+    for name, rates in ((core(), measure()), ("compiled", _measure_compiled() if core() == "pure" else None)):
         for strategy in ("dcrd", "adaptive") if rates else ():
             what = f"transmissions/s of {strategy}, {name} core (SimPy, ack | timeout)"
             found.append(Row(f"simulation.{strategy}_{name}_per_s", what, rates[strategy], rates["simpy"]))
@@ -189,4 +189,4 @@ def rows() -> list[Row]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(measured()))
+    print(json.dumps(measure()))

@@ -29,7 +29,7 @@ FAILS_S = 1.0
 """When the link fails, after the first publication."""
 
 
-class Survivor:
+class SurvivablePlan:
     """A plan for a map, at the highest load that it survives, in a scenario with bounded queues."""
 
     def __init__(self, name: str, folder: Path, strategy: str = "planned-failover") -> None:
@@ -40,20 +40,20 @@ class Survivor:
         self.overlay = build(scenario.with_(strategy="d-tree")).overlay
         self.network = FlowNetwork(self.overlay)
         flows = draw_workload(self.overlay.peers, 40, popularity=0.3, seed=3, publishers=0.3)
-        self.plan = fitted(self.network, flows, LOAD)
+        self.plan = fit_plan(self.network, flows, LOAD)
         self.plan.write(folder / "plan")
         write_workload(flows, folder / "flows.jsonl", self.overlay.names)
         self._scenario = scenario.with_(flows=str(folder / "flows.jsonl"), plan=str(folder / "plan"))
 
     def run(self, link: int) -> Outcome:
-        """Play the run in which this link fails and stays down."""
+        """Simulate the scenario with one link that fails and stays down."""
         world = build(self._scenario)
         begin = world.begin_ns + int(FAILS_S * SECOND)
         world.faults = Intervals(len(self.overlay.links), [(link, begin, begin + 600 * SECOND)])
         return play(world)
 
 
-def fitted(network: FlowNetwork, flows: FlowWorkload, load: float) -> Plan:
+def fit_plan(network: FlowNetwork, flows: FlowWorkload, load: float) -> Plan:
     """A plan whose highest load, before or after any failure, is `load`."""
     flows.demand = flows.demand / 1000
     head = make_plan(network, flows, parse_goal("balance"), K, survive=1).head
@@ -65,7 +65,7 @@ def fitted(network: FlowNetwork, flows: FlowWorkload, load: float) -> Plan:
 def main(names: list[str]) -> None:
     for name in names or MAPS:
         with tempfile.TemporaryDirectory() as folder:
-            survivor = Survivor(name, Path(folder))
+            survivor = SurvivablePlan(name, Path(folder))
             head, links = survivor.plan.head, survivor.overlay.links
             price = head.highest_load_failed / head.highest_load
             print(

@@ -93,7 +93,7 @@ def lateness(folder: Path) -> dict[str, float | None]:
     return {"by_ages": 1 - late / judged if judged else None, "in_hosts": in_hosts / spent if spent else None}
 
 
-def fresh(scenario: dict[str, Any]) -> dict[str, float]:
+def on_time_with_new_seeds(scenario: dict[str, Any]) -> dict[str, float]:
     """The share of events on time with new seeds of the same scenario, by strategy."""
     fields = {**scenario, "duration": "60s"}
     return {
@@ -105,7 +105,7 @@ def fresh(scenario: dict[str, Any]) -> dict[str, float]:
     }
 
 
-def loop(folder: Path, duration: str, pf: float, seed: int, goal: str) -> dict[str, Any]:
+def run_loop(folder: Path, duration: str, pf: float, seed: int, goal: str) -> dict[str, Any]:
     seen, replays = folder / "seen", folder / "replays"
     if not (seen / "run.json").exists():
         wend(
@@ -125,7 +125,7 @@ def loop(folder: Path, duration: str, pf: float, seed: int, goal: str) -> dict[s
     ran = (RAN, run["scenario"]["redundancy"])
     variant = next(one for one in found["ranked"] if (one["strategy"], one["redundancy"]) == ran)
     measured, again = run["summary"]["on_time"], variant["recorded"]
-    afresh = fresh(run["scenario"])
+    afresh = on_time_with_new_seeds(run["scenario"])
     return {
         "outages": outages,
         "measured": measured,
@@ -151,14 +151,14 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        found = loop(options.folder or Path(name), options.duration, options.pf, options.seed, options.goal)
+        found = run_loop(options.folder or Path(name), options.duration, options.pf, options.seed, options.goal)
     if options.json:
         print(json.dumps(found))
         return
-    print("\n".join(told(found)))
+    print("\n".join(result_lines(found)))
 
 
-def told(found: dict[str, Any]) -> list[str]:
+def result_lines(found: dict[str, Any]) -> list[str]:
     seen, pushed = found["outages"], found["push"]
     before, after = (
         "unknown" if pushed[name] is None else f"{100 * pushed[name]:.1f} %" for name in ("before", "after")

@@ -28,7 +28,7 @@ TYPES = {"q": pa.int64(), "d": pa.float64(), "s": pa.string()}
 
 @dataclass
 class InventedOverlay:
-    """The ground truth, for comparison with results."""
+    """An overlay whose outages, delays and clock offsets are known, for comparison with results."""
 
     peers: int
     duration_ns: int
@@ -245,7 +245,7 @@ def events(overlay: InventedOverlay, begin: int, end: int) -> dict[str, dict[int
             rows = {"time_ns": times + age, **event, "subscription": np.full(many, 1), "age_ns": age}
             rows |= {"deadline_ns": np.full(many, DEADLINE_NS), "size_bytes": np.full(many, 500)}
             found["deliveries"].setdefault(peer, []).append(rows)
-    return {table: {peer: _in_order(rows) for peer, rows in each.items()} for table, each in found.items()}
+    return {table: {peer: _sort_rows(rows) for peer, rows in each.items()} for table, each in found.items()}
 
 
 def _rest_of_outage(overlay: InventedOverlay, a: int, b: int, times: Ints) -> Ints:
@@ -256,7 +256,7 @@ def _rest_of_outage(overlay: InventedOverlay, a: int, b: int, times: Ints) -> In
     return rest
 
 
-def _in_order(rows: list[Rows]) -> Rows:
+def _sort_rows(rows: list[Rows]) -> Rows:
     joined = {name: np.concatenate([one[name] for one in rows]) for name in rows[0]}
     order = np.argsort(joined["time_ns"], kind="stable")
     return {name: values[order] for name, values in joined.items()}

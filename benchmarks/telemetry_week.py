@@ -21,7 +21,7 @@ MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86_400 * SECOND
 Span = tuple[int, int]
 
 
-def week() -> InventedOverlay:
+def make_week() -> InventedOverlay:
     """The overlay of the week."""
     made = InventedOverlay(
         16,
@@ -55,7 +55,7 @@ def week() -> InventedOverlay:
         if off in link:
             wrong[link] = [*wrong.get(link, []), (4 * DAY + 11 * HOUR, 4 * DAY + 17 * HOUR + 30 * MINUTE)]
     for link, spans in wrong.items():
-        made.outages[link] = _joined([*made.outages[link], *spans])
+        made.outages[link] = _merge_spans([*made.outages[link], *spans])
     made.queues = {crowded: 0.04, crowded[::-1]: 0.04}
     made.busy = {5: 0.02}
     return made
@@ -70,7 +70,7 @@ def _flapping(rng: np.random.Generator, begin: int, end: int, every: int, length
     return found
 
 
-def _joined(spans: list[Span]) -> list[Span]:
+def _merge_spans(spans: list[Span]) -> list[Span]:
     """The spans in order; adjacent ones are merged."""
     found: list[Span] = []
     for begin, end in sorted(spans):
@@ -84,7 +84,7 @@ def _joined(spans: list[Span]) -> list[Span]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    print(f"{write_segments(parser.parse_args().folder, week(), DAY)} segments")
+    print(f"{write_segments(parser.parse_args().folder, make_week(), DAY)} segments")
 
 
 if __name__ == "__main__":

@@ -24,8 +24,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from benchmarks.carrying import Spent
-from benchmarks.loopback import peer_command, start_quietly, url_of, write_peer
+from benchmarks.carrying import CpuTime
+from benchmarks.loopback import peer_command, peer_url, start_quietly, write_peer
 
 ROUNDS = 5
 EVENTS = 20_000
@@ -67,7 +67,7 @@ def _wend(peers: int) -> Start:
         for me in range(peers):
             file = write_peer(folder, port, me, [other for other in range(peers) if other != me])
             _run(processes, *peer_command(file))
-        return Addresses(url_of(port, 0), url_of(port, peers - 1))
+        return Addresses(peer_url(port, 0), peer_url(port, peers - 1))
 
     return start
 
@@ -90,7 +90,7 @@ def _zenoh(folder: Path, port: int, processes: list["subprocess.Popen[bytes]"]) 
     return Addresses(address, address)
 
 
-def _missing(program: str, module: str) -> str:
+def _missing_part(program: str, module: str) -> str:
     if program and shutil.which(program) is None:
         return f"{program} is not installed"
     return "" if find_spec(module.partition(".")[0]) else f"the Python package {module} is not installed"
@@ -101,10 +101,10 @@ SYSTEMS: dict[str, System] = {
     "wend-post": System("wend-post", "one peer, post", _wend(1), False),
     "wend-2": System("wend-publish", "two peers, receipts", _wend(2), True),
     "wend-2-post": System("wend-post", "two peers, post", _wend(2), False),
-    "mosquitto-1": System("mqtt-1", "QoS 1", _mosquitto, True, _missing("mosquitto", "paho.mqtt")),
-    "mosquitto-0": System("mqtt-0", "QoS 0", _mosquitto, False, _missing("mosquitto", "paho.mqtt")),
-    "nats": System("nats", "core NATS", _nats, False, _missing("nats-server", "nats")),
-    "zenoh": System("zenoh", "through a router", _zenoh, False, _missing("", "zenoh")),
+    "mosquitto-1": System("mqtt-1", "QoS 1", _mosquitto, True, _missing_part("mosquitto", "paho.mqtt")),
+    "mosquitto-0": System("mqtt-0", "QoS 0", _mosquitto, False, _missing_part("mosquitto", "paho.mqtt")),
+    "nats": System("nats", "core NATS", _nats, False, _missing_part("nats-server", "nats")),
+    "zenoh": System("zenoh", "through a router", _zenoh, False, _missing_part("", "zenoh")),
 }
 CPU = ("publisher_us", "servers_us", "subscriber_us")
 REFERENCES = {True: "mosquitto-1", False: "mosquitto-0"}
@@ -123,7 +123,7 @@ def _client(system: System, role: str, address: str, events: int, rate: float) -
                 client.terminate()
 
 
-def _said(client: "subprocess.Popen[str]", what: str) -> str:
+def _read_value(client: "subprocess.Popen[str]", what: str) -> str:
     assert client.stdout is not None
     line = client.stdout.readline().strip()
     if not line:
@@ -138,20 +138,20 @@ def measure(system: System, events: int, rate: float) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         addresses = system.start(Path(folder), port, processes)
         try:
-            _listening(addresses)
+            _wait_until_listening(addresses)
             with (
                 _client(system, "subscribe", addresses.subscriber, events, rate) as subscriber,
                 _client(system, "publish", addresses.publisher, events, rate) as publisher,
             ):
-                _said(subscriber, "ready")
-                _said(subscriber, "warm")
+                _read_value(subscriber, "ready")
+                _read_value(subscriber, "warm")
                 assert publisher.stdin is not None
-                spent = Spent([process.pid for process in processes])
+                spent = CpuTime([process.pid for process in processes])
                 publisher.stdin.write("\n")
                 publisher.stdin.flush()
-                began: dict[str, Any] = json.loads(_said(publisher, "began"))
-                ended: dict[str, Any] = json.loads(_said(publisher, "ended"))
-                got: dict[str, Any] = json.loads(_said(subscriber, "count"))
+                began: dict[str, Any] = json.loads(_read_value(publisher, "began"))
+                ended: dict[str, Any] = json.loads(_read_value(publisher, "ended"))
+                got: dict[str, Any] = json.loads(_read_value(subscriber, "count"))
                 servers_s = spent.seconds()
         finally:
             for process in processes:
@@ -169,7 +169,7 @@ def measure(system: System, events: int, rate: float) -> dict[str, float]:
     }
 
 
-def _listening(addresses: Addresses) -> None:
+def _wait_until_listening(addresses: Addresses) -> None:
     import socket
 
     until = time.monotonic() + 20

@@ -30,7 +30,7 @@ _REST = bytes(SIZE - _STAMP.size)
 Publish = Callable[[bytes], Awaitable[object]]
 
 
-def stamped() -> bytes:
+def time_stamp() -> bytes:
     return _STAMP.pack(time.monotonic_ns()) + _REST
 
 
@@ -69,7 +69,7 @@ class Arrivals:
         print(json.dumps(said | {"cpu_s": time.process_time() - self._cpu_s}), flush=True)
 
 
-async def _ended(arrivals: Arrivals) -> None:
+async def _wait_for_end(arrivals: Arrivals) -> None:
     while not arrivals.end():
         await asyncio.sleep(0.05)
 
@@ -82,7 +82,7 @@ async def _pace(publish: Publish, count: int, rate: float) -> None:
             wait = began + number / rate - time.monotonic()
             if wait > 0:
                 await asyncio.sleep(wait)
-        await publish(stamped())
+        await publish(time_stamp())
 
 
 async def _warm_up(publish: Publish) -> None:
@@ -93,12 +93,12 @@ async def _warm_up(publish: Publish) -> None:
         await asyncio.sleep(0.02)
 
 
-def _began() -> float:
+def _print_begin() -> float:
     print(json.dumps({"began_ns": time.monotonic_ns()}), flush=True)
     return time.process_time()
 
 
-def _ended_at(cpu_s: float) -> None:
+def _print_end(cpu_s: float) -> None:
     print(json.dumps({"cpu_s": time.process_time() - cpu_s}), flush=True)
 
 
@@ -120,7 +120,7 @@ async def wend(role: str, address: str, count: int, rate: float, receipts: bool)
             async with client.subscribe("topic = 'bench'") as events:
                 print("ready", flush=True)
                 reading = asyncio.create_task(read())
-                await _ended(arrivals)
+                await _wait_for_end(arrivals)
                 reading.cancel()
             arrivals.tell()
             return
@@ -132,7 +132,7 @@ async def wend(role: str, address: str, count: int, rate: float, receipts: bool)
             await client.post(attributes, payload)
 
         await _warm_up(publish)
-        cpu_s = _began()
+        cpu_s = _print_begin()
         if not receipts:
             await _pace(post, count, rate)
             await client.flush()
@@ -140,7 +140,7 @@ async def wend(role: str, address: str, count: int, rate: float, receipts: bool)
             await _pace(publish, count, rate)
         else:
             await asyncio.gather(*(_pace(publish, count // TASKS, 0.0) for _ in range(TASKS)))
-        _ended_at(cpu_s)
+        _print_end(cpu_s)
 
 
 # ---------------------------------------------------------------- others
@@ -171,10 +171,10 @@ def mqtt(role: str, address: str, count: int, rate: float, qos: int) -> None:
 
     async def run() -> None:
         await _warm_up(publish)
-        cpu_s = _began()
+        cpu_s = _print_begin()
         await _pace(publish, count, rate)
         (await publish(_WARM)).wait_for_publish(60.0)
-        _ended_at(cpu_s)
+        _print_end(cpu_s)
 
     uvloop.run(run())
 
@@ -192,7 +192,7 @@ async def nats(role: str, address: str, count: int, rate: float) -> None:
         await connection.subscribe("bench", cb=take, pending_msgs_limit=-1, pending_bytes_limit=-1)
         await connection.flush()
         print("ready", flush=True)
-        await _ended(arrivals)
+        await _wait_for_end(arrivals)
         arrivals.tell()
     else:
 
@@ -200,10 +200,10 @@ async def nats(role: str, address: str, count: int, rate: float) -> None:
             await connection.publish("bench", payload)
 
         await _warm_up(publish)
-        cpu_s = _began()
+        cpu_s = _print_begin()
         await _pace(publish, count, rate)
         await connection.flush(60)
-        _ended_at(cpu_s)
+        _print_end(cpu_s)
     await connection.close()
 
 
@@ -230,9 +230,9 @@ def zenoh(role: str, address: str, count: int, rate: float) -> None:
 
         async def run() -> None:
             await _warm_up(publish)
-            cpu_s = _began()
+            cpu_s = _print_begin()
             await _pace(publish, count, rate)
-            _ended_at(cpu_s)
+            _print_end(cpu_s)
 
         uvloop.run(run())
 

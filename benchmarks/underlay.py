@@ -33,18 +33,18 @@ def measure() -> dict[str, float]:
     """CPU seconds, the best of three, after compilation."""
     under = make("brite", 1)
     shortest_paths(under, np.array([0]))
-    routing = min(_seconds(lambda: shortest_paths(under)) for _ in range(3))
+    routing = min(_cpu_seconds(lambda: shortest_paths(under)) for _ in range(3))
     ends = under.ends
     matrix = csr_array((under.delay_ns.astype(float), (ends[:, 0], ends[:, 1])), shape=(under.routers,) * 2)
-    scipys = min(_seconds(lambda: dijkstra(matrix, directed=False, return_predecessors=True)) for _ in range(3))
+    scipys = min(_cpu_seconds(lambda: dijkstra(matrix, directed=False, return_predecessors=True)) for _ in range(3))
     placement = place(under, 250, 1)
     chances = reliabilities(placement, 1)
     overlay = landmark(placement, choose_landmarks(placement, 15, 1))
     trees = mrst(overlay, link_weights(placement, overlay, chances), TREES)
     first = joint_reliability(placement, overlay, trees, chances)
-    together = min(_seconds(lambda: joint_reliability(placement, overlay, trees, chances)) for _ in range(3))
+    together = min(_cpu_seconds(lambda: joint_reliability(placement, overlay, trees, chances)) for _ in range(3))
     began = time.thread_time()
-    plain = _plain(
+    plain = _plain_reliability(
         placement, overlay, trees, chances, list(zip(first.a.tolist(), first.b.tolist(), strict=True))[:SOME_PAIRS]
     )
     python = (time.thread_time() - began) * len(first.a) / SOME_PAIRS
@@ -57,7 +57,7 @@ def measure() -> dict[str, float]:
     }
 
 
-def _plain(
+def _plain_reliability(
     placement: Placement, overlay: Overlay, trees: list[list[int]], chances: np.ndarray, pairs: list[tuple[int, int]]
 ) -> list[float]:
     """Joint reliability by inclusion and exclusion over sets."""
@@ -85,7 +85,7 @@ def _plain(
     return found
 
 
-def _seconds(work: Callable[[], object]) -> float:
+def _cpu_seconds(work: Callable[[], object]) -> float:
     began = time.thread_time()
     work()
     return time.thread_time() - began

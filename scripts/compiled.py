@@ -93,14 +93,14 @@ OPEN = (
 """Classes from which Python classes inherit that are not of the core, beside plug-ins."""
 
 
-def core() -> list[str]:
+def core_modules() -> list[str]:
     """The paths of the core's modules in the package."""
     found = sorted(path for pattern in CORE for path in SOURCE.glob(pattern) if path.name != "__init__.py")
     return [path.relative_to(SOURCE).as_posix() for path in found]
 
 
-def prepared(source: str, module: str) -> tuple[str, str]:
-    """A module of the core for mypyc, and the module that its declarations move to; the latter may be empty.
+def prepare_source(source: str, module: str) -> tuple[str, str]:
+    """Split a module of the core into the module for mypyc and the one with its declarations, which may be empty.
 
     mypyc ignores the keywords of a class, so Structs and settings stay Python, but for `NATIVE`, with the named tuples
     that are fields of theirs: the module imports them. It also allows no Python class to inherit from a compiled one,
@@ -120,7 +120,7 @@ def prepared(source: str, module: str) -> tuple[str, str]:
             _make_native(out, node)
         elif node in declared:
             out[node.lineno - 1 : node.end_lineno] = ["\n"] * (node.end_lineno - node.lineno + 1)
-            out[node.lineno - 1] = f"from {_home(module)} import {node.name} as {node.name}\n"
+            out[node.lineno - 1] = f"from {_declaring_module(module)} import {node.name} as {node.name}\n"
         elif node.name in OPEN or (module.startswith(PLUGINS) and _has_family(node, made)):
             _fill(out, node.lineno - 1, "@mypyc_attr(allow_interpreted_subclasses=True)")
     if any(line.startswith("@mypyc_attr") for line in out):
@@ -131,7 +131,7 @@ def prepared(source: str, module: str) -> tuple[str, str]:
     if not declared:
         return "".join(out), ""
     others = [node.name for node in made if node not in declared]
-    kept = _needed(tree, declared, set(others))
+    kept = _needed_statements(tree, declared, set(others))
     path = f"wend.{module.removesuffix('.py').replace('/', '.')}"
     known = [f"    from {path} import {name}\n" for name in others] or ["    pass\n"]
     head = ["from __future__ import annotations\nfrom typing import TYPE_CHECKING\n", "if TYPE_CHECKING:\n", *known]
@@ -139,7 +139,7 @@ def prepared(source: str, module: str) -> tuple[str, str]:
 
 
 def _make_native(lines: list[str], node: ast.ClassDef) -> None:
-    """Write a Struct as a plain class of the same behaviour, but for being frozen, in the lines that it has."""
+    """Replace a Struct by a plain class with the same behaviour, except that it is not frozen, in the same lines."""
     fields = [(ast.unparse(f.target), ast.unparse(f.annotation), f.value) for f in node.body if _is_field(f)]
     names = [name for name, _, _ in fields]
     takes = [f"{name}: {kind}" + ("" if value is None else f" = {ast.unparse(value)}") for name, kind, value in fields]
@@ -181,7 +181,7 @@ def _has_family(node: ast.ClassDef, made: list[ast.ClassDef]) -> bool:
     return bool(bases or derived) and not bases & {"NamedTuple", "Protocol"}
 
 
-def _needed(tree: ast.Module, declared: list[ast.ClassDef], others: set[str]) -> list[ast.stmt]:
+def _needed_statements(tree: ast.Module, declared: list[ast.ClassDef], others: set[str]) -> list[ast.stmt]:
     """The declarations, with the imports and constants of their module, except those that need its other classes."""
     found: list[ast.stmt] = []
     absent = set(others)
@@ -203,7 +203,7 @@ def _fill(lines: list[str], before: int, text: str) -> None:
     lines[before - 1] = f"{text}\n"
 
 
-def _home(module: str) -> str:
+def _declaring_module(module: str) -> str:
     """The Python module that has the declarations of a compiled one."""
     return f"{DECLARED}.{module.removesuffix('.py').replace('/', '_')}"
 
@@ -226,15 +226,15 @@ def build() -> None:
     print("compiling the core (once, a few minutes) ...", file=sys.stderr)
     shutil.rmtree(BUILT, ignore_errors=True)
     shutil.copytree(SOURCE, BUILT / "wend", ignore=shutil.ignore_patterns("__pycache__"))
-    modules = core()
+    modules = core_modules()
     (BUILT / DECLARED).mkdir()
     (BUILT / DECLARED / "__init__.py").touch()
     for module in modules:
         path = BUILT / "wend" / module
-        text, declared = prepared(path.read_text(encoding="utf-8"), module)
+        text, declared = prepare_source(path.read_text(encoding="utf-8"), module)
         path.write_text(text, encoding="utf-8")
         if declared:
-            (BUILT / f"{_home(module).replace('.', '/')}.py").write_text(declared, encoding="utf-8")
+            (BUILT / f"{_declaring_module(module).replace('.', '/')}.py").write_text(declared, encoding="utf-8")
     log = ROOT / ".cache" / "compiled.log"
     log.parent.mkdir(exist_ok=True)
     command = [sys.executable, __file__, "--inside", *(f"wend/{module}" for module in modules)]
@@ -255,7 +255,7 @@ def _last_error(log: Path) -> str:
     return next((line.strip() for line in reversed(lines) if "error" in line.lower()), "the build failed")
 
 
-def _inside(modules: list[str]) -> None:
+def _compile_here(modules: list[str]) -> None:
     """Compile in the current folder."""
     from mypyc.build import mypycify
     from setuptools import setup
@@ -306,7 +306,7 @@ def main() -> None:
     if "--inside" in sys.argv:
         modules = sys.argv[sys.argv.index("--inside") + 1 :]
         sys.argv = sys.argv[:1]
-        _inside(modules)
+        _compile_here(modules)
         return
     build()
     print(f"the compiled core is in {BUILT.relative_to(ROOT)}")

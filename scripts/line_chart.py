@@ -96,7 +96,7 @@ def _line(scales: Scales, one: ChartLine) -> list[str]:
 
 def _labels(scales: Scales, lines: Sequence[ChartLine]) -> list[str]:
     ends = [scales.at(*one.points[-1]) for one in lines]
-    places = spread([y for _, y in ends], 1.35 * HEADING, scales.top, scales.bottom)
+    places = spread_labels([y for _, y in ends], 1.35 * HEADING, scales.top, scales.bottom)
     body = []
     for one, (x, y), place in zip(lines, ends, places, strict=True):
         if abs(place - y) > 3:
@@ -105,7 +105,7 @@ def _labels(scales: Scales, lines: Sequence[ChartLine]) -> list[str]:
     return body
 
 
-def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+def spread_labels(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
     """Positions near the wanted ones, in their order, at least `gap` apart and between `low` and `high`.
 
     If there is not enough space for all, they are closer together."""
@@ -117,17 +117,17 @@ def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list
     groups: list[tuple[float, int]] = []
     for i in order:
         groups.append((wanted[i], 1))
-        while len(groups) > 1 and _first(groups[-2], gap, low, high) + gap * groups[-2][1] > _first(
+        while len(groups) > 1 and _group_start(groups[-2], gap, low, high) + gap * groups[-2][1] > _group_start(
             groups[-1], gap, low, high
         ):
             total, count = groups.pop()
             before, members = groups[-1]
             groups[-1] = before + total - gap * members * count, members + count
-    places = [_first(group, gap, low, high) + gap * member for group in groups for member in range(group[1])]
+    places = [_group_start(group, gap, low, high) + gap * member for group in groups for member in range(group[1])]
     return [place for _, place in sorted(zip(order, places, strict=True))]
 
 
-def _first(group: tuple[float, int], gap: float, low: float, high: float) -> float:
+def _group_start(group: tuple[float, int], gap: float, low: float, high: float) -> float:
     """The position of a group's first member."""
     total, members = group
     return min(max(total / members, low), high - gap * (members - 1))

@@ -18,13 +18,13 @@ from typing import Any
 RECORDED = Path(__file__).resolve().parents[1] / "tests" / "drivers" / "sim" / "traces.json"
 
 
-def read() -> dict[str, dict[str, Any]]:
+def read_traces() -> dict[str, dict[str, Any]]:
     """By name: the scenario of a run, and its hashes."""
     runs: dict[str, dict[str, Any]] = json.loads(RECORDED.read_text(encoding="utf-8"))
     return runs
 
 
-def hashes(scenario: dict[str, Any]) -> dict[str, str]:
+def trace_hashes(scenario: dict[str, Any]) -> dict[str, str]:
     from wend.drivers.scenarios import make_scenario
     from wend.drivers.sim import simulate
 
@@ -35,15 +35,15 @@ def hashes(scenario: dict[str, Any]) -> dict[str, str]:
 
 def main() -> None:
     prefixes = tuple(word for word in sys.argv[1:] if not word.startswith("--"))
-    runs = {name: run for name, run in read().items() if not prefixes or name.startswith(prefixes)}
+    runs = {name: run for name, run in read_traces().items() if not prefixes or name.startswith(prefixes)}
     with Pool() as pool:
-        made = dict(zip(runs, pool.map(hashes, [run["scenario"] for run in runs.values()], 4), strict=True))
+        made = dict(zip(runs, pool.map(trace_hashes, [run["scenario"] for run in runs.values()], 4), strict=True))
     changed = [name for name, run in runs.items() if run != {**run, **made[name]}]
     for name in changed:
         print(f"changed: {name}")
     print(f"{len(runs) - len(changed)} of {len(runs)} runs are as recorded")
     if "--write" in sys.argv[1:]:
-        recorded = {name: {**run, **made.get(name, {})} for name, run in read().items()}
+        recorded = {name: {**run, **made.get(name, {})} for name, run in read_traces().items()}
         lines = ",\n".join(f" {json.dumps(name)}: {json.dumps(run)}" for name, run in recorded.items())
         RECORDED.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
     elif changed:

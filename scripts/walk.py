@@ -31,7 +31,7 @@ Visits = dict[str, list[str]]
 
 
 async def walk() -> Visits:
-    """An event between two peers that know each other, once everything else is quiet."""
+    """Follow one event between two linked peers that have nothing else to do."""
     with TemporaryDirectory() as folder:
         return await _walk(Path(folder))
 
@@ -76,19 +76,19 @@ async def _walk(folder: Path) -> Visits:
         await publisher.publish({"topic": "a"})  # so that caches are as in the middle of a run
         await anext(events)
         # a packet that waits in a queue on a busy machine passes one file more, so the shortest walk counts
-        walks = [await _profiled(publisher.publish({"topic": "a"}, PAYLOAD), lambda: anext(events)) for _ in range(5)]
+        walks = [await _profile(publisher.publish({"topic": "a"}, PAYLOAD), lambda: anext(events)) for _ in range(5)]
         visits = min([each for each in walks if each], key=len)
     for each in services:
         await each.leave()
     return visits
 
 
-async def _profiled(publish: Any, receive: Callable[[], Any]) -> Visits:
+async def _profile(publish: Any, receive: Callable[[], Any]) -> Visits:
     visits: Visits = {}
 
     def note(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
-        if event == "call" and code.co_filename.startswith(str(SOURCE)) and _carries(frame):
+        if event == "call" and code.co_filename.startswith(str(SOURCE)) and _has_event(frame):
             file = Path(code.co_filename).relative_to(SOURCE)
             # These declare events and messages; an event does not pass them.
             if file.parts[0] == "model" or file.name == "messages.py":
@@ -106,8 +106,8 @@ async def _profiled(publish: Any, receive: Callable[[], Any]) -> Visits:
     return visits
 
 
-def _carries(frame: FrameType) -> bool:
-    """Whether the function gets the event, in any form. The returning ACK is not part of the walk."""
+def _has_event(frame: FrameType) -> bool:
+    """Whether an argument of the function holds the event, in any form. The returning ACK is not part of the walk."""
     code = frame.f_code
     if frame.f_back is not None and frame.f_back.f_code.co_name == "answered":
         return False

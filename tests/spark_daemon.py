@@ -8,10 +8,10 @@ import pyspark.daemon
 import pyspark.worker
 
 import wend.drivers.sim
-import wend.pipeline.candidate_paths
-import wend.pipeline.generated_workload
 import wend.pipeline.match.match_job
+import wend.pipeline.paths_job
 import wend.pipeline.underlay_inference
+import wend.pipeline.workload_generator
 import wend.studies  # noqa: F401
 
 if __name__ == "__main__":

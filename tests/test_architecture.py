@@ -255,9 +255,9 @@ NAMED = {
     # Overlays that a command draws by a central computation, beside those that peers make.
     "console/topology_commands.py": {"tdo-landmark", "chain", "random"},
     # Colours: who has none is white.
-    "console/show.py": {"adaptive", "dcrd", "multipath", "d-tree", "r-tree"},
+    "console/terminal.py": {"adaptive", "dcrd", "multipath", "d-tree", "r-tree"},
     # A setting of the world that has the name of a plug-in.
-    "console/up.py": {"clusters"},
+    "console/up_command.py": {"clusters"},
     # What is set beside other systems.
     "lab/bench/simulated_replay.py": {"adaptive", "dcrd", "d-tree"},
     "lab/systems/system_table.py": {"adaptive", "dcrd"},
@@ -305,7 +305,7 @@ def test_shared_code_names_no_plug_in() -> None:
     ],
 )
 def test_the_checker_sees_a_plug_in_in_shared_code(source: str, name: str) -> None:
-    assert [found for _, found in plugins_named(source, "console/up.py")] == [name]
+    assert [found for _, found in plugins_named(source, "console/up_command.py")] == [name]
     assert plugins_named(source, "strategies/planned/plugin.py") == []
     assert plugins_named(source, "strategies/tdo/chain.py") == []
 

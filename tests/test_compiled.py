@@ -37,10 +37,10 @@ def classes(source: str) -> dict[str, str]:
     return {name: ast.dump(node) for name, node in found.items()}
 
 
-@pytest.mark.parametrize("module", compiled.core())
+@pytest.mark.parametrize("module", compiled.core_modules())
 def test_a_module_and_its_declarations_are_the_source(module: str) -> None:
     source = (compiled.SOURCE / module).read_text(encoding="utf-8")
-    text, declared = compiled.prepared(source, module)
+    text, declared = compiled.prepare_source(source, module)
     kept, moved = classes(text), classes(declared)
     assert kept | moved == classes(source)
     assert not kept.keys() & moved.keys()
@@ -51,11 +51,11 @@ def test_a_module_and_its_declarations_are_the_source(module: str) -> None:
     assert {ast.dump(node) for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)} == functions
 
 
-@pytest.mark.parametrize("module", compiled.core())
+@pytest.mark.parametrize("module", compiled.core_modules())
 def test_all_lines_but_those_of_declarations_stay_where_they_are(module: str) -> None:
     source = (compiled.SOURCE / module).read_text(encoding="utf-8")
     before = {name: (node.lineno, node.end_lineno) for name, node in made(source).items() if not node.keywords}
-    text, declared = compiled.prepared(source, module)
+    text, declared = compiled.prepare_source(source, module)
     after = {name: (node.lineno, node.end_lineno) for name, node in made(text).items() if name not in compiled.NATIVE}
     assert after == {name: lines for name, lines in before.items() if name not in made(declared)}
 
@@ -82,7 +82,7 @@ LAST = Forward(3)
 
 
 def test_a_native_class_behaves_as_its_struct_does() -> None:
-    text, declared = compiled.prepared(STRUCTS, "protocol/plugins/ports.py")
+    text, declared = compiled.prepare_source(STRUCTS, "protocol/plugins/ports.py")
     assert not declared
     assert text.splitlines()[-1] == STRUCTS.splitlines()[-1] and text.count("\n") == STRUCTS.count("\n")
     pure: dict[str, Any] = {}
@@ -97,7 +97,7 @@ def test_a_native_class_behaves_as_its_struct_does() -> None:
 
 
 def test_native_classes_are_structs_of_the_core() -> None:
-    sources = [(compiled.SOURCE / module).read_text(encoding="utf-8") for module in compiled.core()]
+    sources = [(compiled.SOURCE / module).read_text(encoding="utf-8") for module in compiled.core_modules()]
     structs = {name for source in sources for name, node in made(source).items() if node.keywords}
     assert structs.issuperset(compiled.NATIVE)
 
@@ -123,4 +123,4 @@ def test_a_sweep_mixes_no_cores(fresh: None, monkeypatch: pytest.MonkeyPatch, he
     monkeypatch.setattr(code_hash, "core", lambda: here)
     monkeypatch.setattr(run_kind, "core", lambda: here)
     with pytest.raises(ConfigError, match=f"this worker runs Wend's {here} core, the driver the other one"):
-        run_kind.check_code(code_hash.PARTS, driver)
+        run_kind.check_code(code_hash.SIMULATION_PARTS, driver)

@@ -26,7 +26,10 @@ HEAVY = (
         ("import wend", set()),
         ("import wend; wend.connect", {"asyncio"}),
         ("import wend.drivers.live.process", {"asyncio"}),
-        ("import wend.console.app, wend.console.peer, wend.console.show, wend.console.pub_sub", {"asyncio"}),
+        (
+            "import wend.console.app, wend.console.peer_command, wend.console.terminal, wend.console.pub_sub_commands",
+            {"asyncio"},
+        ),
         ("import wend.drivers.sim", {"numpy", "scipy", "scipy.sparse", "pyarrow"}),
         ("import wend.topology.catalog", {"numpy"}),
     ],

@@ -14,13 +14,13 @@ from rich.text import Text
 
 from tests.console.calls import Said
 from wend.console.app import SUBCOMMANDS, app
-from wend.console.show import counted, stoppable
+from wend.console.terminal import count_text, stoppable
 from wend.model.version import __version__, core
 
 
 def test_one_is_no_plural() -> None:
-    assert [counted(n, "run") for n in (0, 1, 2)] == ["0 runs", "1 run", "2 runs"]
-    assert [counted(n, "topology", "topologies") for n in (1, 3)] == ["1 topology", "3 topologies"]
+    assert [count_text(n, "run") for n in (0, 1, 2)] == ["0 runs", "1 run", "2 runs"]
+    assert [count_text(n, "topology", "topologies") for n in (1, 3)] == ["1 topology", "3 topologies"]
 
 
 def test_help_names_every_command_and_imports_nothing_heavy(said: Said) -> None:

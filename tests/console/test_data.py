@@ -72,7 +72,7 @@ def test_what_cannot_work_is_one_sentence(
     before = sorted(tmp_path.rglob("*"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["wend", "data", *words])
-    monkeypatch.setattr(session, "_need_java", lambda: pytest.fail("Spark was started"))
+    monkeypatch.setattr(session, "_check_java", lambda: pytest.fail("Spark was started"))
     with pytest.raises(SystemExit) as ended:
         main()
     said = capsys.readouterr().err

@@ -46,14 +46,14 @@ def test_small_networks_stay_in_this_process(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("there", [False, True])
 def test_what_fails_half_way_leaves_no_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool) -> None:
-    from wend.pipeline import candidate_paths
+    from wend.pipeline import paths_job
 
     def half(*_: object) -> Iterator[pa.RecordBatch]:
         yield next(search(*_))  # type: ignore[arg-type]
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    search = candidate_paths.paths_here
-    monkeypatch.setattr(candidate_paths, "paths_here", half)
+    search = paths_job.find_paths_locally
+    monkeypatch.setattr(paths_job, "find_paths_locally", half)
     out = tmp_path / "paths"
     if there:
         out.mkdir()

@@ -50,7 +50,7 @@ TERMINABLE = """
 import sys
 from pathlib import Path
 import typer
-from wend.console.show import stoppable
+from wend.console.terminal import stoppable
 from wend.model.files import drafted
 
 def work():

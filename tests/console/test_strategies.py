@@ -8,8 +8,8 @@ import pytest
 
 from tests.errors import raises
 from wend.console.app import main
-from wend.console.scenario_flags import say_unused
-from wend.console.up import _names
+from wend.console.scenario_flags import print_unused
+from wend.console.up_command import _parse_strategies
 from wend.drivers.live.config import PeerFile
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
@@ -88,16 +88,16 @@ def test_help_names_every_strategy(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 def test_a_flag_changes_nothing_where_no_strategy_heeds_it(
     strategies: tuple[str, ...], flags: dict[str, object], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    say_unused(Scenario(strategy=strategies[0]), flags, strategies)
+    print_unused(Scenario(strategy=strategies[0]), flags, strategies)
     assert capsys.readouterr().err == (f"wend: {said}\n" if said else "")
 
 
 @pytest.mark.usefixtures("registered")
 def test_who_follows_a_plan_says_so_itself() -> None:
     with raises("invalid-setting", match="steered follows a plan, and an overlay of `wend up` has none"):
-        _names("steered")
+        _parse_strategies("steered")
     with raises("invalid-setting", match=r"choose from adaptive, .*, mine, or MODULE:CLASS$"):
-        _names("none")
+        _parse_strategies("none")
     with raises("invalid-setting", match='by strategy = "planned" or "planned-failover" or "steered", not by \'mine\''):
         PeerFile(id=1, strategy="mine", plan="x").check()
     PeerFile(id=1, strategy="steered", plan="x").check()

@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from tests.console.calls import WEND, Said, started
-from wend.console import up
+from wend.console import up_command
 from wend.console.app import main
 from wend.model.units import SECOND
 
@@ -24,8 +24,8 @@ SMALL = ("--peers", "6", "--degree", "3", "--topics", "3", "--rate", "5", "--str
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Little time before and after the events."""
-    monkeypatch.setitem(up.LIVE_DEFAULTS, "warmup", round(0.5 * SECOND))
-    monkeypatch.setitem(up.LIVE_DEFAULTS, "drain", round(0.5 * SECOND))
+    monkeypatch.setitem(up_command.LIVE_DEFAULTS, "warmup", round(0.5 * SECOND))
+    monkeypatch.setitem(up_command.LIVE_DEFAULTS, "drain", round(0.5 * SECOND))
 
 
 @pytest.mark.usefixtures("quick")
@@ -51,7 +51,7 @@ def test_up_ends_with_the_table(said: Said) -> None:
 def test_the_progress_of_up_ends_at_the_duration(elapsed_s: float, stopped: bool, shown: str) -> None:
     world = SimpleNamespace(begin_ns=3 * SECOND, scenario=SimpleNamespace(duration_ns=8 * SECOND))
     run = SimpleNamespace(world=world, elapsed_ns=lambda: elapsed_s * SECOND, is_stopped=stopped)
-    assert up.progress(run) == shown  # type: ignore[arg-type]
+    assert up_command.progress_text(run) == shown  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("kill", "duration"), [("8", "8"), ("2min", "8s"), ("24h", None)])
@@ -69,8 +69,8 @@ def test_up_with_more_peers_than_files_is_one_sentence() -> None:
 
 
 def test_up_prints_one_object(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(up.LIVE_DEFAULTS, "warmup", round(1.5 * SECOND))
-    monkeypatch.setitem(up.LIVE_DEFAULTS, "drain", round(1.0 * SECOND))
+    monkeypatch.setitem(up_command.LIVE_DEFAULTS, "warmup", round(1.5 * SECOND))
+    monkeypatch.setitem(up_command.LIVE_DEFAULTS, "drain", round(1.0 * SECOND))
     shown = json.loads(said("up", "--duration", "1", "--json", "--pf", "0", "--pl", "0", *SMALL)[1])
     assert set(shown["strategies"]) == {"dcrd", "d-tree", "oracle"}
     for row in shown["strategies"].values():
@@ -120,10 +120,10 @@ def test_up_on_a_terminal_redraws_and_ends_with_the_table(monkeypatch: pytest.Mo
 @pytest.mark.parametrize("width", [200, 80, 60, 40, 20])
 def test_the_table_of_up_shows_whole_columns(width: int) -> None:
     line = ("[green]adaptive[/]", "100.00 %", "99.99 %", "12.34", "12345/s", "123 ms", "1234 ms", "12345")
-    table, left_out = up.comparison_table([line], width)
+    table, left_out = up_command.comparison_table([line], width)
     console = Console(width=width, file=io.StringIO())
     with console.capture() as shown:
         console.print(table)
-    columns = [text for name, text in zip(up.HEADS[1:], line[1:], strict=True) if name not in left_out]
+    columns = [text for name, text in zip(up_command.HEADS[1:], line[1:], strict=True) if name not in left_out]
     assert re.split(r"  +", shown.get().splitlines()[3].strip()) == ["adaptive", *columns]
     assert ("on time" in left_out, left_out == []) == (False, width >= 80)

@@ -13,8 +13,8 @@ from wend.model.fault_settings import Congestion, DelaySpikes, Outages, Partitio
 from wend.model.scenario import Content
 from wend.model.settings import settings_of
 from wend.model.trace import TABLES
-from wend.pipeline.rows import COLUMNS, FROM_OUTSIDE
 from wend.pipeline.scenario_files import load_scenarios
+from wend.pipeline.scenario_rows import COLUMNS, FROM_OUTSIDE
 from wend.studies.study_model import Size
 
 SIMULATE, SWEEP = "docs/how-to/simulate.md", "docs/how-to/sweep-and-studies.md"

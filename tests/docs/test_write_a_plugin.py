@@ -18,7 +18,7 @@ from tests.docs.pages import ROOT, blocks, files_of, section, write_files
 from tests.drivers.live.net import known
 from tests.ports import free_ports
 from tests.spark import needs_java, shared_session
-from wend.console.sweeps import Means
+from wend.console.data.sweep_results import Means
 from wend.drivers.live.config import PeerFile, load
 from wend.drivers.live.process import PeerService
 from wend.drivers.settings import outside_plugins

@@ -10,7 +10,7 @@ from tests.errors import raises
 from wend.drivers.live.config import load as load_file
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
-from wend.pipeline.rows import run_row, scenario_key
+from wend.pipeline.scenario_rows import run_row, scenario_key
 from wend.pipeline.sweeps.simulations import SIMULATIONS
 from wend.protocol.config import PeerConfig
 from wend.protocol.plugins import Kind

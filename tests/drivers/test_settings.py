@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.errors import raises
-from wend.console.sim import register
+from wend.console.sim_command import register
 from wend.drivers.live.config import PeerFile
 from wend.drivers.scenarios import SIMULATED, Scenario, make_scenario
 from wend.drivers.settings import CHOSEN, known_settings, peer_settings, shipped_groups
 from wend.model.settings import Setting, Settings, flag_of, setting, settings_of
 from wend.model.units import MS, SECOND, Nanos
-from wend.pipeline.rows import COLUMNS
+from wend.pipeline.scenario_rows import COLUMNS
 from wend.strategies.registry import PLUGINS, setting_groups
 
 ROOT = Path(__file__).parents[2]

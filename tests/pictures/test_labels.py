@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.line_chart import spread
+from scripts.line_chart import spread_labels
 from wend.pictures.labels import Label, label_elements, place_labels
 from wend.pictures.svg import Extent, width_of
 
@@ -56,7 +56,7 @@ def test_a_label_avoids_lines() -> None:
 
 @given(st.lists(st.floats(0, 100), max_size=8), st.floats(1, 40))
 def test_spread_positions_are_apart_and_in_order(wanted: list[float], gap: float) -> None:
-    found = spread(wanted, gap, 0.0, 100.0)
+    found = spread_labels(wanted, gap, 0.0, 100.0)
     assert len(found) == len(wanted)
     enough = min(gap, 100.0 / max(1, len(wanted) - 1))
     order = sorted(range(len(wanted)), key=lambda i: wanted[i])
@@ -66,8 +66,8 @@ def test_spread_positions_are_apart_and_in_order(wanted: list[float], gap: float
 
 
 def test_positions_that_are_apart_stay() -> None:
-    assert spread([90.0, 10.0, 50.0], 20.0, 0.0, 100.0) == [90.0, 10.0, 50.0]
-    assert spread([50.0, 50.0], 20.0, 0.0, 100.0) == [40.0, 60.0]
+    assert spread_labels([90.0, 10.0, 50.0], 20.0, 0.0, 100.0) == [90.0, 10.0, 50.0]
+    assert spread_labels([50.0, 50.0], 20.0, 0.0, 100.0) == [40.0, 60.0]
 
 
 def test_bold_words_are_wider() -> None:

@@ -14,15 +14,15 @@ from wend.matching.filters import Filter, parse
 from wend.model.errors import FilterError
 from wend.model.events import Attributes
 from wend.pipeline.match.attribute_regions import (
-    COVER,
     EVERYWHERE,
+    MAX_REGIONS,
     AttributeAxis,
     Plane,
     Region,
     Router,
-    planes_for,
-    regions_of,
-    reported_here,
+    choose_planes,
+    choose_regions,
+    is_reported_here,
     required_values,
 )
 
@@ -42,7 +42,7 @@ def readable(texts: list[str]) -> list[Filter]:
 
 def meetings(planes: list[Plane], wanted: list[Filter], published: list[Attributes]) -> Counter[tuple[int, int]]:
     """Count how often each matching pair of event and filter is reported, without an index."""
-    homes = [regions_of(planes, one) for one in wanted]
+    homes = [choose_regions(planes, one) for one in wanted]
     regions = [Region(*key, 1) for key in sorted({(number, code) for number, codes in homes for code in codes})]
     batch = Batch.of(published)
     rows, at, wide = Router(planes, regions).route(batch)
@@ -56,7 +56,7 @@ def meetings(planes: list[Plane], wanted: list[Filter], published: list[Attribut
                 plane = planes[region.plane]
                 event = plane.corners(batch)[0][row : row + 1]
                 lowest = np.array([[low for low, _ in plane.box(required_values(one)).sides]])
-                if not reported_here(plane, region.code, event, lowest)[0]:
+                if not is_reported_here(plane, region.code, event, lowest)[0]:
                     continue
             found[row, key] += 1
     return found
@@ -72,7 +72,7 @@ def brute_force(wanted: list[Filter], published: list[Attributes]) -> Counter[tu
 @given(st.lists(filters, min_size=1, max_size=12), st.lists(st.one_of(events, range_events), min_size=1, max_size=8))
 def test_each_match_is_answered_for_once(texts: list[str], published: list[Attributes]) -> None:
     wanted = readable(texts)
-    assert meetings(planes_for(wanted, MANY), wanted, published) == brute_force(wanted, published)
+    assert meetings(choose_planes(wanted, MANY), wanted, published) == brute_force(wanted, published)
 
 
 @settings(max_examples=100)
@@ -91,18 +91,18 @@ def test_also_on_planes_that_nobody_would_choose(
 
 def test_a_subscription_has_few_regions_and_none_within_another() -> None:
     wanted = boxes(3, 300, widest=25)
-    planes = planes_for(wanted, MANY)
+    planes = choose_planes(wanted, MANY)
     for one in wanted:
-        _, codes = regions_of(planes, one)
-        assert 1 <= len(codes) <= COVER
+        _, codes = choose_regions(planes, one)
+        assert 1 <= len(codes) <= MAX_REGIONS
         assert not any(a != b and b.startswith(a) for a in codes for b in codes)
 
 
 def test_narrow_ranges_leave_little_to_compare() -> None:
     wanted, published = boxes(3, 400, widest=25), worlds_events(4, 200)
-    planes = planes_for(wanted, MANY)
+    planes = choose_planes(wanted, MANY)
     assert 1 <= len(planes) <= 12
-    homes = [regions_of(planes, one) for one in wanted]
+    homes = [choose_regions(planes, one) for one in wanted]
     regions = [Region(*key, 1) for key in sorted({(number, code) for number, codes in homes for code in codes})]
     held = Counter((number, code) for number, codes in homes for code in codes)
     _, at, wide = Router(planes, regions).route(Batch.of(published))
@@ -112,16 +112,16 @@ def test_narrow_ranges_leave_little_to_compare() -> None:
 
 
 def test_what_asks_for_everything_goes_everywhere_and_what_asks_for_nothing_nowhere() -> None:
-    planes = planes_for([parse("x in [1, 2]"), parse("x in [5, 6]")], MANY)
-    assert regions_of(planes, parse("true")) == (EVERYWHERE, [""])
-    assert regions_of(planes, parse("y = 1")) == (EVERYWHERE, [""])
-    assert regions_of(planes, parse("false")) == (EVERYWHERE, [])
-    assert regions_of(planes, parse("x = 1"))[0] != EVERYWHERE
+    planes = choose_planes([parse("x in [1, 2]"), parse("x in [5, 6]")], MANY)
+    assert choose_regions(planes, parse("true")) == (EVERYWHERE, [""])
+    assert choose_regions(planes, parse("y = 1")) == (EVERYWHERE, [""])
+    assert choose_regions(planes, parse("false")) == (EVERYWHERE, [])
+    assert choose_regions(planes, parse("x = 1"))[0] != EVERYWHERE
 
 
 def test_topics_have_a_plane_of_their_own() -> None:
     wanted = [parse(f"topic = 't{number}' and price < {number}") for number in range(40)]
-    planes = planes_for(wanted, MANY)
+    planes = choose_planes(wanted, MANY)
     assert any("topic" in plane.names for plane in planes)
     published: list[Attributes] = [{"topic": f"t{number}", "price": 7} for number in range(40)]
     assert meetings(planes, wanted, published) == brute_force(wanted, published)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from wend.model.telemetry import Segment
 from wend.model.units import MS, SECOND
-from wend.pipeline.telemetry.clocks import SIGHTINGS, sightings, solve_clocks
+from wend.pipeline.telemetry.clocks import SIGHTINGS, segment_sightings, solve_clocks
 from wend.pipeline.telemetry.link_outages import link_outages
 
 YEAR = 365 * 86_400 * SECOND
@@ -64,8 +64,8 @@ def test_peers_choose_the_same_events_of_many() -> None:
     own = {"publisher": np.zeros(many, int), "publisher_incarnation": np.ones(many, int), "sequence": np.arange(many)}
     published = pa.table({**own, "time_ns": np.arange(many)})
     arrived = pa.table({**own, "time_ns": np.arange(many) + 7, "age_ns": np.full(many, 7)})
-    one = sightings(published, Segment("publications", 1, 0, 1, 0))
-    other = sightings(arrived, Segment("hops", 1, 5, 1, 0))
+    one = segment_sightings(published, Segment("publications", 1, 0, 1, 0))
+    other = segment_sightings(arrived, Segment("hops", 1, 5, 1, 0))
     assert one["sequence"] == other["sequence"] and 10 < one.num_rows < 1000
     assert one["published_ns"] == other["published_ns"]
 

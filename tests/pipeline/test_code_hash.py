@@ -33,7 +33,7 @@ def test_the_same_code_has_the_same_hash_wherever_it_lies(copy: Path, monkeypatc
     assert hash_now() == there
 
 
-@pytest.mark.parametrize("part", code.PARTS)
+@pytest.mark.parametrize("part", code.SIMULATION_PARTS)
 def test_a_changed_line_changes_the_hash(copy: Path, part: str) -> None:
     before = hash_now()
     file = copy / part if part.endswith(".py") else copy / part / "__init__.py"
@@ -57,6 +57,6 @@ def test_what_decides_no_run_is_not_in_the_hash(copy: Path, room: str) -> None:
 def test_all_that_the_simulator_imports_is_in_the_hash() -> None:
     imported = grimp.build_graph("wend", cache_dir=None).find_upstream_modules("wend.drivers.sim", as_package=True)
     files = {module.removeprefix("wend.").replace(".", "/") for module in imported}
-    parts = tuple(part.removesuffix(".py") for part in code.PARTS)
+    parts = tuple(part.removesuffix(".py") for part in code.SIMULATION_PARTS)
     assert {"drivers/world", "drivers/arrivals", "protocol/peer"} <= files
     assert {file for file in files if not file.startswith(parts)} == set()

@@ -15,7 +15,7 @@ from wend.pipeline.telemetry import clocks
 from wend.pipeline.telemetry import updates as updates_module
 from wend.pipeline.telemetry.clocks import solve_clocks
 from wend.pipeline.telemetry.late_job import LateJob
-from wend.pipeline.telemetry.publications import RecordedPublications
+from wend.pipeline.telemetry.recorded_publications import RecordedPublications
 from wend.pipeline.telemetry.segment_listing import SegmentFile, list_segments
 from wend.pipeline.telemetry.table_update import TelemetryJob
 from wend.pipeline.telemetry.updates import run_update
@@ -113,8 +113,8 @@ def test_publications_have_their_times_by_the_clock_of_the_reference(
     run_update(spark, str(tmp_path / "out"), WorkloadJob(), list_segments(spark, str(tmp_path / "in")).files)
     assert 0 < compared[0] < 2 * most
     publications = RecordedPublications(None, str(tmp_path / "out"))
-    assert publications.whole == overlay.subscribers.keys()
-    inside = publications.within(BEGIN_NS + 5 * SECOND, BEGIN_NS + 10 * SECOND)
+    assert publications.complete_publishers == overlay.subscribers.keys()
+    inside = publications.between(BEGIN_NS + 5 * SECOND, BEGIN_NS + 10 * SECOND)
     assert inside is not None
     found = inside.to_pylist()
     assert len(found) == 5 * overlay.peers

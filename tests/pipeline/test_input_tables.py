@@ -12,8 +12,8 @@ from tests.spark import needs_java
 from wend.model.errors import ConfigError
 from wend.pipeline.match.match_input import read_events
 from wend.pipeline.match.match_job import MatchJob
-from wend.pipeline.storage.input_tables import locate
-from wend.pipeline.storage.json_lines import text_lines
+from wend.pipeline.storage.input_tables import quarantine_rows
+from wend.pipeline.storage.json_lines import read_lines
 
 pytestmark = [needs_java, pytest.mark.spark]
 
@@ -67,9 +67,9 @@ def test_lines_are_counted_over_the_blocks_and_files_that_spark_reads(spark: Any
     spark.conf.set("spark.sql.files.maxPartitionBytes", "1000")
     spark.conf.set("spark.sql.files.openCostInBytes", "300")
     try:
-        assert text_lines(spark, str(tmp_path / "e")).select("block").distinct().count() > 5
+        assert read_lines(spark, str(tmp_path / "e")).select("block").distinct().count() > 5
         table = read_events(spark, str(tmp_path / "e"))
-        found = locate(table, table.judged.where("reason IS NOT NULL")).toArrow().to_pylist()
+        found = quarantine_rows(table, table.judged.where("reason IS NOT NULL")).toArrow().to_pylist()
     finally:
         spark.conf.set("spark.sql.files.maxPartitionBytes", before["spark.sql.files.maxPartitionBytes"])
         spark.conf.unset("spark.sql.files.openCostInBytes")

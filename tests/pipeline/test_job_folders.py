@@ -13,12 +13,12 @@ from tests.spark import invented, needs_java
 from wend.console.app import main
 from wend.drivers.scenarios import Scenario
 from wend.model.errors import ConfigError
-from wend.pipeline.generated_workload import make_workload, write_workload
 from wend.pipeline.match.match_job import MatchJob
 from wend.pipeline.spark import session
-from wend.pipeline.storage.job_folders import JobFolders, drafted, literal_path, local_path, spark_path
+from wend.pipeline.storage.job_folders import JobFolders, job_output, literal_path, local_path, spark_path
 from wend.pipeline.sweeps.simulations import Simulations
 from wend.pipeline.sweeps.sweep import sweep
+from wend.pipeline.workload_generator import make_workload, write_workload
 
 spark_test = pytest.mark.spark
 
@@ -51,7 +51,7 @@ def test_what_a_command_cannot_write_to_is_refused(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s.toml").write_text("[base]\npeers = 8\n")
     monkeypatch.setattr(sys, "argv", ["wend", *words])
-    monkeypatch.setattr(session, "_need_java", lambda: pytest.fail("Spark was started"))
+    monkeypatch.setattr(session, "_check_java", lambda: pytest.fail("Spark was started"))
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2 and sentence in capsys.readouterr().err
@@ -111,17 +111,17 @@ def test_a_folder_of_another_file_system_is_replaced_only_when_told_and_by_somet
 ) -> None:
     (store / "out").mkdir()
     (store / "out" / "precious").write_text("kept")
-    with pytest.raises(ConfigError, match="is not empty; --overwrite"), drafted(spark, at(store, "out")):
+    with pytest.raises(ConfigError, match="is not empty; --overwrite"), job_output(spark, at(store, "out")):
         pass
-    with pytest.raises(RuntimeError), drafted(spark, at(store, "out"), overwrite=True) as draft:
+    with pytest.raises(RuntimeError), job_output(spark, at(store, "out"), overwrite=True) as draft:
         spark.range(3).write.parquet(draft.result)
         raise RuntimeError
     assert names(store / "out") == ["precious"] and names(store) == ["out"]
-    with drafted(spark, at(store, "out"), overwrite=True) as draft:
+    with job_output(spark, at(store, "out"), overwrite=True) as draft:
         spark.range(3).write.parquet(draft.result)
     assert pq.read_table(store / "out").num_rows == 3 and names(store) == ["out"]
     (store / "file").write_text("")
-    with pytest.raises(ConfigError, match="is a file"), drafted(spark, at(store, "file")):
+    with pytest.raises(ConfigError, match="is a file"), job_output(spark, at(store, "file")):
         pass
 
 
@@ -129,7 +129,7 @@ def test_a_folder_of_another_file_system_is_replaced_only_when_told_and_by_somet
 @spark_test
 def test_a_file_system_that_spark_does_not_know_is_one_sentence(spark: Any) -> None:
     for address in ("moon://crater/x", "s3a://bucket/x"):
-        with pytest.raises(ConfigError, match=r"cannot reach .*spark\.jars") as told, drafted(spark, address):
+        with pytest.raises(ConfigError, match=r"cannot reach .*spark\.jars") as told, job_output(spark, address):
             pass
         assert "\n" not in str(told.value)
 
@@ -148,4 +148,4 @@ def test_plain_paths_are_local_whatever_the_default_file_system_is(spark: Any, h
 
 def test_an_index_needs_a_folder_that_workers_share() -> None:
     with pytest.raises(ConfigError, match="give --scratch DIR"):
-        JobFolders("s3a://b/x", "s3a://b/y", None).shared()
+        JobFolders("s3a://b/x", "s3a://b/y", None).shared_folder()

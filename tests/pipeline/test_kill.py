@@ -13,7 +13,7 @@ import pytest
 
 from tests.pipeline.killable import FREE, SCENARIOS, run
 from tests.spark import ROOT, environment, needs_java
-from wend.pipeline.rows import scenario_key
+from wend.pipeline.scenario_rows import scenario_key
 from wend.pipeline.sweeps.sweep import RunStore
 
 pytestmark = [needs_java, pytest.mark.spark, pytest.mark.slow]

@@ -8,8 +8,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wend.pipeline.telemetry.event_rows import DELIVERY, EVENTS, HOP
-from wend.pipeline.telemetry.late_paths import lost_time
+from wend.pipeline.telemetry.event_rows import DELIVERY, EVENT_SCHEMA, HOP
+from wend.pipeline.telemetry.late_paths import find_lost_time
 
 DEADLINE = 100
 
@@ -27,11 +27,11 @@ def delivery(event: int, peer: int, age: int, bucket: int = 0) -> dict[str, Any]
 
 def found(rows: list[dict[str, Any]], publisher: int = 0) -> dict[tuple[Any, ...], tuple[int, int]]:
     own = {"publisher": publisher, "publisher_incarnation": 1, "incarnation": 1, "bucket": 0}
-    table = pa.Table.from_pylist([{**own, **row} for row in rows], schema=EVENTS)
+    table = pa.Table.from_pylist([{**own, **row} for row in rows], schema=EVENT_SCHEMA)
     table = table.append_column("wanted", pa.array(np.ones(len(rows), bool)))
     return {
         (row["cause"], row["peer"], row["neighbour"]): (row["deliveries"], row["time_ns"])
-        for row in lost_time(table).to_pylist()
+        for row in find_lost_time(table).to_pylist()
     }
 
 

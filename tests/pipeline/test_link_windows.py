@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from wend.model.telemetry import Segment
 from wend.model.units import MS
-from wend.pipeline.telemetry.link_windows import Windowing, link_rows, link_sums
+from wend.pipeline.telemetry.link_windows import Windowing, merge_windows, sum_samples
 from wend.pipeline.telemetry.segment_rows import judge_rows
 
 WINDOW = 1000 * MS
@@ -44,7 +44,7 @@ def merged(sums: list[pa.Table], down: list[tuple[int, int | None]]) -> pa.Table
     other = rows.set_column(rows.schema.get_field_index("b"), "b", pa.array(np.full(rows.num_rows, 9)))
     outages = [{"a": 3, "b": 8, "begin_ns": begin, "end_ns": end} for begin, end in (*down, *down)]
     schema = pa.schema([(name, pa.int64()) for name in ("a", "b", "begin_ns", "end_ns")])
-    found = link_rows(pa.concat_tables([rows, other]), pa.Table.from_pylist(outages, schema=schema), WINDOW)
+    found = merge_windows(pa.concat_tables([rows, other]), pa.Table.from_pylist(outages, schema=schema), WINDOW)
     assert found.filter(pa.array(found["b"].to_numpy() == 9))["down_ns"].to_pylist() == [0] * (found.num_rows // 2)
     return found.filter(pa.array(found["b"].to_numpy() == 8))
 
@@ -59,9 +59,9 @@ def test_windows_do_not_depend_on_segments(seed: int, many: int, cuts: list[int]
         table = samples(rng, many, 11 - peer)
         places = sorted({0, many, *(cut for cut in cuts if cut < many)})
         pieces = [table.slice(a, b - a) for a, b in pairwise(places)]
-        whole.append(link_sums(table, Segment("links", 1, peer, 1, 0), offsets={}, windowing=windowing))
+        whole.append(sum_samples(table, Segment("links", 1, peer, 1, 0), offsets={}, windowing=windowing))
         parts += [
-            link_sums(piece, Segment("links", 1, peer, 1, at), offsets={}, windowing=windowing)
+            sum_samples(piece, Segment("links", 1, peer, 1, at), offsets={}, windowing=windowing)
             for at, piece in enumerate(pieces)
         ]
     rng.shuffle(parts)
@@ -73,7 +73,7 @@ def test_a_window_says_what_all_samples_say() -> None:
     rng = np.random.default_rng(5)
     both = {peer: samples(rng, 5000, 11 - peer) for peer in (3, 8)}
     sums = [
-        link_sums(table, Segment("links", 1, peer, 1, 0), offsets={(8, 1): 0}, windowing=Windowing(WINDOW))
+        sum_samples(table, Segment("links", 1, peer, 1, 0), offsets={(8, 1): 0}, windowing=Windowing(WINDOW))
         for peer, table in both.items()
     ]
     rows = merged(sums, []).to_pylist()
@@ -99,7 +99,7 @@ def test_a_window_says_what_all_samples_say() -> None:
 
 def test_time_down_is_counted_in_each_window() -> None:
     table = samples(np.random.default_rng(1), 400, 8)
-    sums = link_sums(table, Segment("links", 1, 3, 1, 0), offsets={}, windowing=Windowing(WINDOW))
+    sums = sum_samples(table, Segment("links", 1, 3, 1, 0), offsets={}, windowing=Windowing(WINDOW))
     down = [(WINDOW // 2, WINDOW + WINDOW // 4), (4 * WINDOW + WINDOW // 2, None)]
     rows = merged([sums], down).to_pylist()
     assert [row["down_ns"] for row in rows] == [WINDOW // 2, WINDOW // 4, 0, 0, WINDOW // 2]
@@ -112,7 +112,7 @@ def test_a_window_without_delays_has_none() -> None:
     unknown = np.isin(table["time_ns"].to_numpy() // WINDOW, (1, 4))
     delays = np.where(unknown, 0, table["delay_ns"].to_numpy())
     table = table.set_column(table.schema.get_field_index("delay_ns"), "delay_ns", pa.array(delays))
-    sums = link_sums(table, Segment("links", 1, 3, 1, 0), offsets={}, windowing=Windowing(WINDOW))
+    sums = sum_samples(table, Segment("links", 1, 3, 1, 0), offsets={}, windowing=Windowing(WINDOW))
     rows = merged([sums], []).to_pylist()
     names = ("delay_mean_ns", "delay_p50_ns", "delay_p99_ns", "delay_ab_p50_ns", "delay_min_ns")
     assert [{row[name] is None for name in names} for row in rows] == [{False}, {True}, {False}, {False}, {True}]
@@ -126,8 +126,8 @@ def test_a_wrong_clock_moves_samples_to_their_window() -> None:
     table = samples(np.random.default_rng(2), 50, 8)
     late = table.set_column(0, "time_ns", pa.array(table["time_ns"].to_numpy() + year))
     segment, windowing = Segment("links", 1, 3, 7, 0), Windowing(WINDOW)
-    assert link_sums(late, segment, offsets={(3, 7): year}, windowing=windowing).equals(
-        link_sums(table, segment, offsets={}, windowing=windowing)
+    assert sum_samples(late, segment, offsets={(3, 7): year}, windowing=windowing).equals(
+        sum_samples(table, segment, offsets={}, windowing=windowing)
     )
 
 

@@ -24,7 +24,7 @@ from wend.pipeline.storage.versioned_tables import read_table
 from wend.pipeline.telemetry import segment_reduction
 from wend.pipeline.telemetry.links_job import LinksJob
 from wend.pipeline.telemetry.segment_listing import list_segments
-from wend.pipeline.telemetry.segment_rows import LATER, UnusableSegment, read_segment
+from wend.pipeline.telemetry.segment_rows import ADDED_COLUMNS, UnusableSegment, read_segment
 from wend.pipeline.telemetry.updates import UpdateSummary, run_update
 
 pytestmark = [needs_java, pytest.mark.spark]
@@ -171,7 +171,7 @@ def test_segments_may_lack_the_columns_that_came_later_and_no_others(tmp_path: P
     whole = pq.ParquetFile(path).read()
     for name, _ in TABLES[table]:
         pq.write_table(whole.drop_columns([name]), path)
-        if name in LATER.get(table, ()):
+        if name in ADDED_COLUMNS.get(table, ()):
             found, _ = read_segment(str(path), segment)
             assert found.num_rows == 1 and name not in found.column_names
         else:

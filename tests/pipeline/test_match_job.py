@@ -15,11 +15,11 @@ from tests.spark import needs_java
 from wend.matching.filters import parse
 from wend.model.errors import ConfigError, WendError
 from wend.model.events import Attributes, Range
-from wend.pipeline.generated_workload import event_block, make_workload, subscription_block
 from wend.pipeline.match import match_input, match_job, partitioned_plan
 from wend.pipeline.match.mapped_pickle import dump_mapped, load_mapped
 from wend.pipeline.match.match_job import MatchJob, MatchSummary
-from wend.pipeline.storage.json_lines import is_lines
+from wend.pipeline.storage.json_lines import is_json_lines
+from wend.pipeline.workload_generator import event_block, make_workload, subscription_block
 
 pytestmark = [needs_java, pytest.mark.spark]
 
@@ -168,8 +168,8 @@ def workload(folder: Path, events: int, subscriptions: int, **more: Any) -> tupl
 
 def test_both_plans_give_the_same_rows_and_counts(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Small blocks and slices, so that a region has several of both.
-    monkeypatch.setattr(partitioned_plan, "BLOCK", 40)
-    monkeypatch.setattr(partitioned_plan, "SLICE", 100)
+    monkeypatch.setattr(partitioned_plan, "BLOCK_ROWS", 40)
+    monkeypatch.setattr(partitioned_plan, "SLICE_ROWS", 100)
     tables = workload(tmp_path / "in", 300, 200, ranges=0.1, present=(6, 10))
     (rows, _), (other_rows, _) = both(spark, *tables, tmp_path / "pairs")
     (counts, _), (other_counts, _) = both(spark, *tables, tmp_path / "counts", count=True)
@@ -253,8 +253,10 @@ def _table(folder: Path, columns: dict[str, Any]) -> str:
 )
 def test_a_path_says_what_it_holds(tmp_path: Path, make: Callable[[Path], str], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
-        is_lines(make(tmp_path))
-    assert is_lines(as_flat_lines(tmp_path)) and not is_lines(write_subscriptions(tmp_path / "s.parquet", FILTERS))
+        is_json_lines(make(tmp_path))
+    assert is_json_lines(as_flat_lines(tmp_path)) and not is_json_lines(
+        write_subscriptions(tmp_path / "s.parquet", FILTERS)
+    )
 
 
 def refused(spark: Any, subscriptions: str, events: str, out: Path) -> str:
@@ -299,7 +301,7 @@ def test_a_filter_that_cannot_be_read_names_its_subscription(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plan: str
 ) -> None:
     # With an empty sample, a task is the first to parse the filter.
-    monkeypatch.setattr(match_job, "SAMPLE", 0)
+    monkeypatch.setattr(match_job, "SAMPLE_ROWS", 0)
     wanted = write_subscriptions(tmp_path / "s.parquet", {1: "x = 1", 2: "x <"})
     job = MatchJob(spark, wanted, as_flat_lines(tmp_path))
     with pytest.raises(ConfigError, match="the filter of subscription 2, 'x <': ") as caught:

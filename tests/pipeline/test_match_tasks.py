@@ -21,7 +21,7 @@ from wend.matching.filters import Filter, parse
 from wend.model.errors import FilterError
 from wend.model.events import Attributes
 from wend.pipeline.match import broadcast_plan, match_output, partitioned_plan
-from wend.pipeline.match.attribute_regions import planes_for
+from wend.pipeline.match.attribute_regions import choose_planes
 from wend.pipeline.match.mapped_pickle import dump_mapped
 from wend.pipeline.match.match_input import parse_filters
 
@@ -66,21 +66,21 @@ def by_blocks(wanted: dict[str, str], published: list[Attributes], count: bool) 
 
 def by_regions(wanted: dict[str, str], published: list[Attributes], count: bool) -> list[pa.RecordBatch]:
     """The partitioned plan, with a shuffle and sort in plain Python."""
-    planes = planes_for([parse(text) for text in wanted.values()], 10**6)
+    planes = choose_planes([parse(text) for text in wanted.values()], 10**6)
     schema = pa.schema([("plane", pa.int32()), ("region", pa.string()), ("subscription", pa.string())])
     schema = schema.append(pa.field("filter", pa.binary()))
-    (sent,) = partitioned_plan.send_batches(iter([subscription_batch(wanted)]), tuple(planes), schema, "")
+    (sent,) = partitioned_plan.route_subscription_batches(iter([subscription_batch(wanted)]), tuple(planes), schema, "")
     sent_rows = sent.to_pylist()
     known = Counter((row["plane"], row["region"]) for row in sent_rows)
     population = [{"plane": plane, "region": code, "subscriptions": n} for (plane, code), n in known.items()]
-    layout = partitioned_plan.layout_of(planes, population)
+    layout = partitioned_plan.make_layout(planes, population)
     load = [
         row
-        for batch in partitioned_plan.load_batches(iter([event_batch(published)]), layout)
+        for batch in partitioned_plan.count_event_batches(iter([event_batch(published)]), layout)
         for row in batch.to_pylist()
     ]
-    layout, expected = partitioned_plan.with_slices(layout, load)
-    routed = list(partitioned_plan.route_batches(iter([event_batch(published)]), layout))
+    layout, expected = partitioned_plan.add_slices(layout, load)
+    routed = list(partitioned_plan.route_event_batches(iter([event_batch(published)]), layout))
     assert sum(batch.num_rows for batch in routed) == expected
     regions = {(region.plane, region.code): region for region in layout.regions}
     rows = [row for batch in routed for row in batch.to_pylist()]
@@ -95,7 +95,7 @@ def by_regions(wanted: dict[str, str], published: list[Attributes], count: bool)
     table = pa.Table.from_pylist(rows, schema=pa.schema(list(types.items())))
     # A batch may end anywhere, also within a group.
     batches: Iterator[pa.RecordBatch] = iter(table.to_batches(max_chunksize=3))
-    return list(partitioned_plan.meet_batches(batches, layout, COUNTS if count else PAIRS, "", count))
+    return list(partitioned_plan.match_group_batches(batches, layout, COUNTS if count else PAIRS, "", count))
 
 
 def pairs_of(batches: list[pa.RecordBatch]) -> Pairs:
@@ -120,8 +120,8 @@ def brute_force(wanted: dict[str, Filter], published: list[Attributes]) -> Pairs
 @pytest.mark.parametrize("plan", [by_blocks, by_regions])
 def test_pairs_come_in_batches_of_bounded_size(monkeypatch: pytest.MonkeyPatch, plan: Callable[..., Any]) -> None:
     """Every event matches every filter."""
-    monkeypatch.setattr(match_output, "PAIRS", 100)
-    monkeypatch.setattr(match_output, "BYTES", 1200)  # an id of 8 bytes and one of up to 11: 44 pairs
+    monkeypatch.setattr(match_output, "MAX_BATCH_PAIRS", 100)
+    monkeypatch.setattr(match_output, "MAX_BATCH_BYTES", 1200)  # an id of 8 bytes and one of up to 11: 44 pairs
     wanted = {f"s{at}": "true" for at in range(70)}
     published: list[Attributes] = [{"x": at} for at in range(50)]
     batches = plan(wanted, published, False)
@@ -134,10 +134,10 @@ def test_pairs_come_in_batches_of_bounded_size(monkeypatch: pytest.MonkeyPatch, 
 
 def test_the_size_of_batches_follows_the_pairs() -> None:
     size = match_output.BatchSize(50_000)
-    assert size.events == match_output.PAIRS // 50_000
+    assert size.events == match_output.MAX_BATCH_PAIRS // 50_000
     for _ in range(5):
         size.learn(size.events, 0)
-    assert size.events == match_output.BATCH
+    assert size.events == match_output.MAX_BATCH_EVENTS
     size.learn(1000, 50_000_000)
     assert size.events == 20
 
@@ -171,7 +171,7 @@ def test_a_second_job_compiles_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     def job(name: str, filters: list[str], code: str = "code") -> list[dict[str, Any]]:
         (tmp_path / name).mkdir()
         batch = pa.RecordBatch.from_pydict({"id": range(len(filters)), "filter": filters})
-        done = broadcast_plan._compile(iter([batch]), str(tmp_path / name), (str(kept), code), schema)  # noqa: SLF001
+        done = broadcast_plan._compile_batches(iter([batch]), str(tmp_path / name), (str(kept), code), schema)  # noqa: SLF001
         return [row for found in done for row in found.to_pylist()]
 
     first = job("one", ["a = 1", "b > 2"])
@@ -201,8 +201,8 @@ def test_both_plans_find_what_asking_every_filter_finds(world: tuple[list[str], 
 
 
 def test_regions_with_many_of_both_are_cut_into_blocks_and_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partitioned_plan, "BLOCK", 3)
-    monkeypatch.setattr(partitioned_plan, "SLICE", 4)
+    monkeypatch.setattr(partitioned_plan, "BLOCK_ROWS", 3)
+    monkeypatch.setattr(partitioned_plan, "SLICE_ROWS", 4)
     rng = np.random.default_rng(3)
     lows = rng.integers(0, 50, (40, 2)).tolist()
     wanted = {f"s{at}": f"x in [{x}, {x + 9}]" + f" and y >= {y}" * (at % 2) for at, (x, y) in enumerate(lows)}

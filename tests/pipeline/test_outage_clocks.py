@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from wend.model.telemetry import Segment
 from wend.model.units import MS, SECOND
-from wend.pipeline.telemetry.clocks import SIGHTINGS, Clocks, sightings, solve_clocks
+from wend.pipeline.telemetry.clocks import SIGHTINGS, Clocks, segment_sightings, solve_clocks
 
 YEAR = 365 * 86_400 * SECOND
 DELAY = 40 * MS
@@ -31,7 +31,7 @@ def seen(peer: int, neighbour: int, outages: Times, clock: int, rng: random.Rand
             "heard_ns": pa.array([heard for _, _, heard in rows], pa.int64()),
         }
     )
-    return sightings(changes, Segment("changes", 1, peer, 1, 0))
+    return segment_sightings(changes, Segment("changes", 1, peer, 1, 0))
 
 
 def solved(links: Mapping[tuple[int, int], Times], clocks: Sequence[int], seed: int = 0, *more: pa.Table) -> Clocks:
@@ -96,4 +96,4 @@ def test_events_come_first() -> None:
 
 def test_an_outage_whose_begin_is_not_known_is_left_out() -> None:
     up = {"time_ns": [5], "neighbour": [1], "state": ["up"], "heard_ns": [5]}
-    assert sightings(pa.table(up), Segment("changes", 1, 0, 1, 0)).num_rows == 0
+    assert segment_sightings(pa.table(up), Segment("changes", 1, 0, 1, 0)).num_rows == 0

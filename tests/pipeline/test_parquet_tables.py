@@ -11,7 +11,7 @@ from tests.spark import needs_java
 from wend.model.errors import ConfigError
 from wend.pipeline.match.match_input import read_events
 from wend.pipeline.match.match_job import MatchJob
-from wend.pipeline.storage.parquet_tables import parquet_of
+from wend.pipeline.storage.parquet_tables import read_parquet
 from wend.pipeline.underlay_inference import read_records
 
 pytestmark = [needs_java, pytest.mark.spark]
@@ -58,5 +58,5 @@ def test_partitions_of_a_table_are_columns(spark: Any, tmp_path: Path) -> None:
     for day in ("1", "2"):
         (tmp_path / "e" / f"day={day}").mkdir(parents=True)
         pq.write_table(pa.table({"id": [int(day)]}), tmp_path / "e" / f"day={day}" / "a.parquet")
-    rows = parquet_of(spark, str(tmp_path / "e")).toArrow().to_pylist()
+    rows = read_parquet(spark, str(tmp_path / "e")).toArrow().to_pylist()
     assert sorted((row["id"], row["day"]) for row in rows) == [(1, 1), (2, 2)]

@@ -7,7 +7,7 @@ import pytest
 
 from wend.model.errors import ConfigError
 from wend.pipeline.sweeps.seed_means import t_quantile
-from wend.pipeline.telemetry.recommendation import picture, recommend
+from wend.pipeline.telemetry.recommendation import draw_recommendation, recommend
 
 
 def rows(strategy: str, on_time: list[float], packets: float = 1.0, redundancy: str = "", **more: Any) -> list[Any]:
@@ -82,5 +82,5 @@ def test_failed_runs_are_counted_and_no_result_is_a_sentence() -> None:
 
 
 def test_the_picture_names_every_variant() -> None:
-    drawn = picture(recommend([*rows("d-tree", [0.8]), *rows("adaptive", [0.99], 1.2, "tight")]))
+    drawn = draw_recommendation(recommend([*rows("d-tree", [0.8]), *rows("adaptive", [0.99], 1.2, "tight")]))
     assert drawn.startswith("<svg") and "adaptive, tight" in drawn and "d-tree" in drawn and "1.20" in drawn

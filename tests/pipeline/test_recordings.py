@@ -7,7 +7,7 @@ import pytest
 
 from wend.model.errors import ConfigError
 from wend.model.units import MS, SECOND
-from wend.pipeline.telemetry.recordings import one_way_loss, recorded_flow, recordings
+from wend.pipeline.telemetry.recordings import make_recordings, one_way_loss, recorded_flow
 
 MINUTE = 60 * SECOND
 FLOW = {"publisher": 1, "receivers": [2], "rate": 4.0, "size_bytes": 10.0, "weight": 1.0, "deadline_ns": 30 * MS}
@@ -25,7 +25,7 @@ def found(
 ) -> Any:
     down = [{"a": a, "b": b, "begin_ns": begin, "end_ns": end, "ends": ends} for a, b, begin, end in outages]
     schema = pa.schema([(name, pa.int64()) for name in ("a", "b", "begin_ns", "end_ns", "ends")])
-    return recordings(
+    return make_recordings(
         pa.Table.from_pylist(links), pa.Table.from_pylist(down, schema=schema), [recorded_flow(FLOW, 1)], most
     )
 

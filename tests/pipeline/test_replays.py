@@ -15,18 +15,25 @@ from wend.drivers.recorded import DRAWN, MOVED, RECORDED
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND
 from wend.pipeline.storage.versioned_tables import read_table
-from wend.pipeline.telemetry.publications import RecordedPublications
-from wend.pipeline.telemetry.recordings import read_workload, recordings
-from wend.pipeline.telemetry.replays import METRICS, ReplayFields, play_recording, replay, save_replays, variants
+from wend.pipeline.telemetry.recorded_publications import RecordedPublications
+from wend.pipeline.telemetry.recordings import make_recordings, read_workload
+from wend.pipeline.telemetry.replays import (
+    METRICS,
+    ReplayFields,
+    make_variants,
+    play_recording,
+    run_replays,
+    save_replays,
+)
 
 
 def windows(folder: Path) -> Any:
     tables = [read_table(None, str(folder), name) for name in ("links", "outages")]
-    return recordings(*tables, read_workload(None, str(folder)), 10)
+    return make_recordings(*tables, read_workload(None, str(folder)), 10)
 
 
 def test_only_strategies_with_redundancy_are_played_with_each() -> None:
-    assert variants(["adaptive", "d-tree"], ["none", "free"]) == [
+    assert make_variants(["adaptive", "d-tree"], ["none", "free"]) == [
         ("adaptive", "none"),
         ("adaptive", "free"),
         ("d-tree", ""),
@@ -37,7 +44,7 @@ def test_only_strategies_with_redundancy_are_played_with_each() -> None:
         ([], ["none"], "name at least one strategy"),
     ):
         with pytest.raises(ConfigError, match=said):
-            variants(strategies, redundancy)
+            make_variants(strategies, redundancy)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +66,7 @@ def test_at_the_recorded_times_seeds_change_nothing_and_moved_ones_do(tmp_path: 
     write_square(tmp_path, 1)
     times = [WINDOW_NS + SECOND + number * SECOND // 10 for number in range(90)]
     write_publications(tmp_path, [(time, 1, [2], 1) for time in times], [])
-    (window,) = recordings(
+    (window,) = make_recordings(
         *(read_table(None, str(tmp_path), name) for name in ("links", "outages")),
         read_workload(None, str(tmp_path)),
         10,
@@ -80,8 +87,12 @@ def test_at_the_recorded_times_seeds_change_nothing_and_moved_ones_do(tmp_path: 
 @pytest.mark.spark
 def test_replays_become_a_table_and_a_recommendation(spark: Any, tmp_path: Path) -> None:
     write_square(tmp_path / "tables")
-    played, chosen, out = windows(tmp_path / "tables"), variants(["dcrd", "d-tree"], ["none"]), tmp_path / "replays"
-    swept = replay(spark, played, chosen, out, seeds=2, quiet=True)
+    played, chosen, out = (
+        windows(tmp_path / "tables"),
+        make_variants(["dcrd", "d-tree"], ["none"]),
+        tmp_path / "replays",
+    )
+    swept = run_replays(spark, played, chosen, out, seeds=2, quiet=True)
     assert (swept.runs, swept.ran, swept.failures) == (8, 8, [])
     for _ in range(2):  # the table is replaced, not doubled
         save_replays(spark, swept, str(out))
@@ -90,7 +101,7 @@ def test_replays_become_a_table_and_a_recommendation(spark: Any, tmp_path: Path)
         (strategy, number * WINDOW_NS, seed) for strategy in ("d-tree", "dcrd") for number in (1, 2) for seed in (1, 2)
     ]
     assert {row["times"] for row in rows} == {DRAWN}
-    assert replay(spark, played, chosen, out, seeds=2, quiet=True).ran == 0, "finished runs are not repeated"
+    assert run_replays(spark, played, chosen, out, seeds=2, quiet=True).ran == 0, "finished runs are not repeated"
     said = CliRunner().invoke(app, ["data", "recommend", str(out), "--json"])
     found = json.loads(said.stdout)
     assert found["settings"] == {"strategy": "dcrd"} and len(found["ranked"]) == 2

@@ -6,21 +6,21 @@ from functools import partial
 
 import pytest
 
-from wend.pipeline.sweeps.run_process import RunDied, RunFailed, RunProcess, RunTimeout, call_apart
+from wend.pipeline.sweeps.run_process import RunDied, RunFailed, RunProcess, RunTimeout, call_in_child
 
 pytest.importorskip("pyspark")
 
 
 def test_one_process_executes_many_calls_and_survives_errors() -> None:
-    child = call_apart(os.getpid)
+    child = call_in_child(os.getpid)
     assert child != os.getpid()
     with pytest.raises(RunFailed, match="ZeroDivisionError: ") as told:
-        call_apart(partial(divmod, 1, 0))
+        call_in_child(partial(divmod, 1, 0))
     assert "Traceback" in told.value.trace
-    assert call_apart(os.getpid) == child
+    assert call_in_child(os.getpid) == child
     with pytest.raises(RunDied, match="exit code 7"):
-        call_apart(partial(os._exit, 7))
-    assert call_apart(os.getpid) not in (child, os.getpid())
+        call_in_child(partial(os._exit, 7))
+    assert call_in_child(os.getpid) not in (child, os.getpid())
 
 
 def test_a_call_that_does_not_end_is_ended() -> None:

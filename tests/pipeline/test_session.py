@@ -77,7 +77,7 @@ def test_a_start_that_is_interrupted_leaves_no_process(monkeypatch: pytest.Monke
             started.append(java_gateway.Popen(["sleep", "600"], stdin=subprocess.PIPE))
             raise stop
 
-    monkeypatch.setattr(session, "_need_java", lambda: None)
+    monkeypatch.setattr(session, "_check_java", lambda: None)
     monkeypatch.setattr(session, "SparkSession", SimpleNamespace(builder=Builder()))
     with pytest.raises((KeyboardInterrupt, ConfigError)), session.spark_session("local[1]"):
         pass

@@ -10,10 +10,10 @@ import pytest
 from tests.spark import deadly, invented, needs_java, poisoned, summary
 from wend.drivers.scenarios import Scenario
 from wend.model.errors import ConfigError
-from wend.pipeline.rows import METRICS, scenario_key
-from wend.pipeline.sweeps.seed_means import by_setting
+from wend.pipeline.scenario_rows import METRICS, scenario_key
+from wend.pipeline.sweeps.seed_means import means_by_setting
 from wend.pipeline.sweeps.simulations import SIMULATIONS, Simulations
-from wend.pipeline.sweeps.sweep import TRIES, SweepResult, execute, run_frame, sweep
+from wend.pipeline.sweeps.sweep import MAX_TRIES, SweepResult, execute, run_frame, sweep
 from wend.studies.claims import estimate
 
 pytestmark = [needs_java, pytest.mark.spark]
@@ -96,7 +96,7 @@ def test_a_poisoned_run_is_a_row_with_its_error_and_stops_no_other(spark: Any, t
     assert failed[2]["on_time"] is None
     assert "poisoned" in failed[2]["traceback"]
     assert len(first.failures) == 4
-    assert {row["seeds"] for row in by_setting(first.results, ["on_time"]).toArrow().to_pylist()} == {2}
+    assert {row["seeds"] for row in means_by_setting(first.results, ["on_time"]).toArrow().to_pylist()} == {2}
 
     healed = run(spark, tmp_path)
     assert (healed.ran, healed.failures) == (4, [])
@@ -112,10 +112,10 @@ def test_runs_that_kill_their_process_or_never_end_are_quarantined_and_the_rest_
     rows = {row["seed"]: row for row in first.results.toArrow().to_pylist()}
     assert {seed: row["error"] is None for seed, row in rows.items()} == {1: True, 2: False, 3: False, 4: True}
     assert "RunDied: the run ended its process (signal SIGKILL" in rows[2]["error"]
-    assert f"{TRIES} times" in rows[2]["error"]
+    assert f"{MAX_TRIES} times" in rows[2]["error"]
     assert "RunTimeout: the run took longer than 3 s" in rows[3]["error"]
     started = Counter((tmp_path / "started").read_text().split())
-    assert started == {"1": 1, "2": TRIES, "3": 1, "4": 1}
+    assert started == {"1": 1, "2": MAX_TRIES, "3": 1, "4": 1}
 
     again = run(spark, tmp_path / "out", scenarios, run=runner)
     assert again.ran == 0 and len(again.failures) == 2
@@ -175,7 +175,7 @@ def test_a_folder_that_cannot_be_made_is_said(spark: Any, tmp_path: Path) -> Non
 
 
 def test_mean_and_interval_are_those_of_plain_python(swept: SweepResult) -> None:
-    rows = by_setting(swept.results, ["on_time", "delivery"]).toArrow().to_pylist()
+    rows = means_by_setting(swept.results, ["on_time", "delivery"]).toArrow().to_pylist()
     assert len(rows) == 4 * 2
     runs = swept.results.toArrow().to_pylist()
     for row in rows:
@@ -189,7 +189,7 @@ def test_mean_and_interval_are_those_of_plain_python(swept: SweepResult) -> None
 
 def test_one_seed_has_a_mean_and_no_interval(spark: Any, tmp_path: Path) -> None:
     alone = run(spark, tmp_path, SCENARIOS[:1])
-    (row,) = by_setting(alone.results, ["on_time"]).toArrow().to_pylist()
+    (row,) = means_by_setting(alone.results, ["on_time"]).toArrow().to_pylist()
     assert (row["seeds"], row["half"]) == (1, None)
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from tests.spark import needs_java
 from wend.model.errors import ConfigError, InternalError, TryAgain, WendError
-from wend.pipeline.spark.task_errors import explain, plain_errors
-from wend.pipeline.storage.parquet_tables import parquet_of
+from wend.pipeline.spark.task_errors import translate_error, translated_errors
+from wend.pipeline.storage.parquet_tables import read_parquet
 
 pytestmark = [needs_java, pytest.mark.spark]
 
@@ -37,7 +37,7 @@ def refusing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def told(job: Any) -> WendError:
-    with pytest.raises(WendError) as caught, plain_errors():
+    with pytest.raises(WendError) as caught, translated_errors():
         job.collect()
     assert len(str(caught.value).splitlines()) == 1
     return caught.value
@@ -75,7 +75,7 @@ def test_damaged_rows_of_a_file_are_the_users_to_mend(spark: Any, tmp_path: Path
     whole = bytearray(place.read_bytes())
     whole[4:400] = b"\xff" * 396
     place.write_bytes(bytes(whole))
-    error = told(parquet_of(spark, str(place)))
+    error = told(read_parquet(spark, str(place)))
     assert isinstance(error, ConfigError), error
     assert "x.parquet" in log_of(error)
 
@@ -95,6 +95,6 @@ def test_damaged_rows_of_a_file_are_the_users_to_mend(spark: Any, tmp_path: Path
     ],
 )  # fmt: skip
 def test_the_cause_is_found_in_what_spark_says(text: str, kind: type[WendError], cause: str) -> None:
-    error = explain(RuntimeError(text))
+    error = translate_error(RuntimeError(text))
     assert type(error) is kind and cause in str(error)
     log_of(error)

@@ -10,7 +10,7 @@ import pytest
 from tests.spark import needs_java
 from wend.model.errors import ConfigError
 from wend.pipeline.code_hash import code_hash
-from wend.pipeline.sweeps.seed_means import by_setting
+from wend.pipeline.sweeps.seed_means import means_by_setting
 from wend.pipeline.sweeps.sweep import SweepResult, sweep
 from wend.pipeline.sweeps.trials import Trial, TrialKind, Trials
 
@@ -155,7 +155,7 @@ class TestSwept:
         assert (again.runs, again.ran) == (9, 1)
 
     def test_means_are_over_seeds(self, swept: SweepResult) -> None:
-        rows = by_setting(swept.results, ("volume", "edge")).toArrow().to_pylist()
+        rows = means_by_setting(swept.results, ("volume", "edge")).toArrow().to_pylist()
         means = {(row["setting"], row["metric"]): (row["mean"], row["seeds"]) for row in rows}
         setting = BOXES.setting(BOXES.trial({"strategy": "a", "side": 2}, 0))
         assert means[setting, "volume"] == (5.5, 2)

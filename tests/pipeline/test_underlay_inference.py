@@ -17,7 +17,7 @@ from tests.oracles import topology_inference as inference
 from tests.oracles.topology_inference import Traceroute
 from tests.spark import needs_java
 from wend.model.errors import ConfigError, WendError
-from wend.pipeline.underlay_inference import infer, read_records
+from wend.pipeline.underlay_inference import infer_underlay, read_records
 from wend.topology.catalog import make
 from wend.topology.link_overlap import overlaps
 from wend.topology.overlays import scattered
@@ -78,7 +78,7 @@ def flawed() -> list[Traceroute]:
 def test_spark_infers_what_one_process_infers(spark: Any) -> None:
     traces, least = flawed(), 2
     known = inference.infer(traces, least=least)
-    found = infer(frame(spark, traces), least=least)
+    found = infer_underlay(frame(spark, traces), least=least)
     links = {(row["a"], row["b"]): row["seen"] for row in found.links.toArrow().to_pylist()}
     plain = {link: n for link, n in links.items() if "unknown" not in "".join(link)}
     expected = {tuple(sorted(map(named, link))): n for link, n in known.links.items()}
@@ -108,7 +108,7 @@ def test_a_router_on_too_many_paths_is_left_out_and_counted(spark: Any) -> None:
     ]
     # Three links cross router 10.
     for most, pairs, left_out in ((3, 4, 0), (2, 2, 1)):
-        found = infer(frame(spark, traces), least=1, most_links=most)
+        found = infer_underlay(frame(spark, traces), least=1, most_links=most)
         assert found.overlaps.count() == pairs
         counts = {row["what"]: row["seen"] for row in found.counts.toArrow().to_pylist()}
         assert counts["routers on too many paths for overlaps"] == left_out
@@ -119,7 +119,7 @@ def test_overlaps_are_those_of_the_underlay(spark: Any) -> None:
     overlay = scattered(placement, 4, 1)
     tracer = Tracer(placement, seed=3, loss=0.1)
     traces = [Traceroute(e.a, e.b, tracer.trace(e.a, e.b, n)) for e in overlay.links for n in range(12)]
-    found = infer(frame(spark, traces)).overlaps.toArrow().to_pylist()
+    found = infer_underlay(frame(spark, traces)).overlaps.toArrow().to_pylist()
     q = overlaps(placement, overlay).toarray()
     place_of = {(link.a, link.b): i for i, link in enumerate(overlay.links)}
     expected = {(i, j): int(q[i, j]) for i in range(len(q)) for j in range(i + 1, len(q)) if q[i, j]}
@@ -128,7 +128,7 @@ def test_overlaps_are_those_of_the_underlay(spark: Any) -> None:
 
 def test_links_say_when_they_were_seen_and_how_often_in_a_hole(spark: Any) -> None:
     whole = Traceroute(0, 1, (10, 11, 12))
-    found = infer(frame(spark, [whole, whole, whole, Traceroute(1, 0, (12, None, 10))]), least=1)
+    found = infer_underlay(frame(spark, [whole, whole, whole, Traceroute(1, 0, (12, None, 10))]), least=1)
     rows = {(r["a"], r["b"]): r for r in found.links.toArrow().to_pylist()}
     assert rows["r0010", "r0011"] == {
         "a": "r0010", "b": "r0011", "kind": "link", "seen": 4, "filled": 1, "first_ns": 0, "last_ns": 3,
@@ -147,7 +147,7 @@ def test_made_up_records_give_their_network_back(
     overlay = scattered(placement, 8, 1)
     pairs = (np.array([link.a for link in overlay.links]), np.array([link.b for link in overlay.links]))
     truth = write_records(tmp_path / "r", placement, pairs, 12_000, seed=1, flaws=flaws)
-    rows = infer(read_records(spark, str(tmp_path / "r"))).links.where("kind = 'link'").toArrow().to_pylist()
+    rows = infer_underlay(read_records(spark, str(tmp_path / "r"))).links.where("kind = 'link'").toArrow().to_pylist()
     found = score(truth, [(row["a"], row["b"]) for row in rows])
     assert found.recovered >= least_recovered
     assert found.false < (0.01 if not flaws.anonymous else 0.05)
@@ -160,11 +160,11 @@ def test_bad_records_are_refused_in_a_sentence(spark: Any, tmp_path: Path) -> No
     with pytest.raises(ConfigError, match="few: traceroute records need a column time_ns of type bigint, got none"):
         read_records(spark, str(tmp_path / "few"))
     with pytest.raises(ConfigError, match="least must be at least 1, got 0"):
-        infer(frame(spark, [Traceroute(0, 1, (1,))]), least=0)
+        infer_underlay(frame(spark, [Traceroute(0, 1, (1,))]), least=0)
 
 
 def test_an_empty_table_is_an_empty_network(spark: Any) -> None:
-    found = infer(frame(spark, []))
+    found = infer_underlay(frame(spark, []))
     assert found.links.count() == 0
     assert found.overlaps.count() == 0
     assert {row["seen"] for row in found.counts.toArrow().to_pylist()} == {0}
@@ -216,7 +216,7 @@ def test_what_fails_half_way_leaves_what_was_there(tmp_path: Path, monkeypatch: 
         raise RuntimeError("no room\nat all")
 
     monkeypatch.setattr(session, "spark_session", lambda *_, **__: nullcontext())
-    monkeypatch.setattr(topology_command, "_infer", half)
+    monkeypatch.setattr(topology_command, "_infer_underlay", half)
     out = tmp_path / "out"
     (out / "links").mkdir(parents=True)
     made = {"synthetic": 50, "peers": 10, "degree": 4, "underlay": "topohub:topozoo/Abilene"}

@@ -20,7 +20,7 @@ from wend.pipeline.storage.versioned_tables import (
     FolderVersion,
     TableChange,
     TableFolder,
-    columns_of,
+    frame_columns,
     read_table,
 )
 
@@ -141,10 +141,12 @@ def test_spark_reads_columns_that_came_later_as_null(spark: Any, tmp_path: Path)
     one = spark.createDataFrame([(1, 7)], "x bigint, bucket bigint")
     two = spark.createDataFrame([(2, "b", 8)], "x bigint, y string, bucket bigint")
     first = folder.commit(
-        None, {"t": TableChange(columns_of(one, "bucket"), folder.write(one, "t", by="bucket"))}, transaction=("app", 3)
+        None,
+        {"t": TableChange(frame_columns(one, "bucket"), folder.write(one, "t", by="bucket"))},
+        transaction=("app", 3),
     )
     both = folder.commit(
-        first, {"t": TableChange(columns_of(two, "bucket"), folder.write(two, "t", by="bucket"))}, facts={"a": 1}
+        first, {"t": TableChange(frame_columns(two, "bucket"), folder.write(two, "t", by="bucket"))}, facts={"a": 1}
     )
     assert [file.bucket for file in both.tables["t"].files] == [7, 8]
     found = folder.frame(both, "t").toArrow().to_pylist()
@@ -153,7 +155,7 @@ def test_spark_reads_columns_that_came_later_as_null(spark: Any, tmp_path: Path)
     assert (both.transactions, both.facts) == ({"app": 3}, {"a": 1})
     third = spark.createDataFrame([("a",)], "x string")
     with pytest.raises(ConfigError, match="column x of the table t holds bigint, and cannot hold string"):
-        folder.commit(both, {"t": TableChange(columns_of(third), ())})
+        folder.commit(both, {"t": TableChange(frame_columns(third), ())})
 
 
 @needs_java
@@ -166,7 +168,7 @@ def test_compaction_merges_small_files_of_a_bucket(spark: Any, tmp_path: Path) -
     made = compact(spark, tmp_path, retain_ns=3600 * SECOND)
     assert (made.files_before, made.files_after, made.files_removed) == (4, 2, 0)
     assert sorted(rows(tmp_path)) == [0, 1, 2, 3]
-    newest = folder.required()
+    newest = folder.require_newest()
     assert sorted(folder.frame(newest, "t", buckets=[1]).toArrow()["x"].to_pylist()) == [1, 3]
     assert compact(spark, tmp_path, retain_ns=-1).files_removed == 4
     assert sorted(rows(tmp_path)) == [0, 1, 2, 3]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from benchmarks.survive import LOAD, MAPS, K, Survivor, fitted
+from benchmarks.survive import LOAD, MAPS, K, SurvivablePlan, fit_plan
 from tests.planning.nets import networks, overlay, workload
 from wend.model.errors import ConfigError
 from wend.model.plan import Plan, read_plan
@@ -78,7 +78,7 @@ def simulate_by_hand(plan: Plan, failed: Pair) -> float:
 def test_after_every_failure_all_receivers_get_everything_within_the_capacities(
     network: FlowNetwork, seed: int, flows: int
 ) -> None:
-    plan = fitted(network, workload(network, np.random.Generator(np.random.PCG64(seed)), flows), 0.9)
+    plan = fit_plan(network, workload(network, np.random.Generator(np.random.PCG64(seed)), flows), 0.9)
     assert check(plan, network) == []
     links = [(link.a, link.b) for link in network.overlay.links]
     highest = [simulate_by_hand(plan, failed) for failed in links]
@@ -99,7 +99,7 @@ def test_no_choice_of_the_candidate_routes_is_better_after_the_worst_failure(
 ) -> None:
     """Plan each failure anew, on a network that never had the link."""
     made = workload(network, np.random.Generator(np.random.PCG64(seed)), flows)
-    plan = fitted(network, made, 0.9)
+    plan = fit_plan(network, made, 0.9)
     best = 0.0
     for link in network.overlay.links:
         rest = [each for each in network.overlay.links if each is not link]
@@ -129,7 +129,7 @@ def test_brute_force_over_all_paths_is_a_bound_and_never_far(network: FlowNetwor
     single = FlowWorkload(
         made.publisher, np.arange(len(made) + 1), made.receivers[made.ptr[:-1]], made.demand, made.weight
     )
-    plan = fitted(network, single, 0.9)
+    plan = fit_plan(network, single, 0.9)
     capacity = {
         (a, b): float(min(network.arc_capacity[:, network.graph.arc(a, b)]))
         for link in network.overlay.links
@@ -232,7 +232,7 @@ def test_a_plan_whose_failures_are_wrong_is_found_out() -> None:
 
 @pytest.mark.parametrize("name", [MAPS[0], *(pytest.param(each, marks=pytest.mark.slow) for each in MAPS[1:])])
 def test_no_single_failure_of_a_real_map_drops_an_event(name: str, tmp_path: Path) -> None:
-    survivor = Survivor(name, tmp_path)
+    survivor = SurvivablePlan(name, tmp_path)
     assert check(survivor.plan, survivor.network) == [] and not survivor.plan.failures["cut"].any()
     assert survivor.plan.head.highest_load_failed == pytest.approx(LOAD, rel=1e-5)
     assert survivor.plan.head.highest_load < 0.7
@@ -242,5 +242,5 @@ def test_no_single_failure_of_a_real_map_drops_an_event(name: str, tmp_path: Pat
 
 
 def test_without_failover_the_same_failures_drop_events(tmp_path: Path) -> None:
-    survivor = Survivor(MAPS[0], tmp_path, "planned")
+    survivor = SurvivablePlan(MAPS[0], tmp_path, "planned")
     assert any(survivor.run(link).summary.drops for link in range(3))

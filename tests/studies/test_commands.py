@@ -67,7 +67,7 @@ def test_bad_input_is_one_sentence_and_exit_2_before_spark_starts(
     (tmp_path / "blocked" / "report.md").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["wend", *arguments])
-    monkeypatch.setattr(session, "_need_java", lambda: pytest.fail("Spark was started"))
+    monkeypatch.setattr(session, "_check_java", lambda: pytest.fail("Spark was started"))
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2

@@ -3,7 +3,7 @@
 import pytest
 
 from wend.model.errors import ConfigError
-from wend.pipeline.rows import scenario_key
+from wend.pipeline.scenario_rows import scenario_key
 from wend.studies import find_study
 from wend.studies.claims import load_claims
 from wend.studies.dcrd.study import DCRD

@@ -38,17 +38,19 @@ class Subcommand(NamedTuple):
 
 
 SUBCOMMANDS = {
-    "up": Subcommand("up", "Run overlays with failing links on this machine, and compare strategies live.", "sim"),
-    "peer": Subcommand("peer", "Run one peer from its configuration file."),
-    "pub": Subcommand("pub_sub", "Publish an event."),
-    "sub": Subcommand("pub_sub", "Print events as they arrive, until Ctrl-C, --count or --timeout."),
+    "up": Subcommand(
+        "up_command", "Run overlays with failing links on this machine, and compare strategies live.", "sim"
+    ),
+    "peer": Subcommand("peer_command", "Run one peer from its configuration file."),
+    "pub": Subcommand("pub_sub_commands", "Publish an event."),
+    "sub": Subcommand("pub_sub_commands", "Print events as they arrive, until Ctrl-C, --count or --timeout."),
     "status": Subcommand("status_command", "Print the state of a running peer: its links and its counters."),
     "subscriptions": Subcommand(
         "subscriptions_command", "List the durable subscriptions of a running peer, or remove one."
     ),
     "link": Subcommand("link_commands", "List, add and remove the links of a running peer."),
     "key": Subcommand("key_commands", "Make, sign, show and revoke the keys of peers and clients."),
-    "sim": Subcommand("sim", "Run one scenario in the simulator.", "sim"),
+    "sim": Subcommand("sim_command", "Run one scenario in the simulator.", "sim"),
     "study": Subcommand("study_command", "Run the evaluation of a paper on Spark, and write the report.", "spark"),
     "topology": Subcommand("topology_commands", "Make, list, convert and draw underlay networks.", "maps"),
     "lab": Subcommand(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from wend.console.show import aligned, names_in
+from wend.console.terminal import align_columns, split_names
 from wend.drivers.live.access import key_files
 from wend.drivers.live.clock import wall_s
 from wend.model.errors import ConfigError
@@ -64,7 +64,7 @@ def root(
     key_files.write_signing_key(folder / key_files.ROOT_KEY, secret)
     key_files.write_new(folder / key_files.ROOT, key_files.pem_of_certificates([certificate]))
     text = f"{folder}: the root {name}, until {certificates.show_time(ends)}; {key_files.ROOT_KEY} is secret"
-    _say(text, as_json, folder=str(folder), name=name, ends=certificates.show_time(ends))
+    _print_result(text, as_json, folder=str(folder), name=name, ends=certificates.show_time(ends))
 
 
 def new(
@@ -82,7 +82,7 @@ def new(
     key_files.write_session_key(places[1], session)
     key_files.write_new(places[2], key_files.pem_of_request(request))
     text = f"{places[2]}: have the root sign it, and put the certificate at {folder / key_files.CERTIFICATE}"
-    _say(text, as_json, request=str(places[2]), certificate=str(folder / key_files.CERTIFICATE))
+    _print_result(text, as_json, request=str(places[2]), certificate=str(folder / key_files.CERTIFICATE))
 
 
 def sign(
@@ -109,7 +109,7 @@ def sign(
         secret,
         serial=serial,
         peer=peer,
-        groups=names_in(groups),
+        groups=split_names(groups),
         not_before_s=now - SKEW_S,
         not_after_s=now + _seconds(days),
         name=name,
@@ -124,8 +124,8 @@ def sign(
         issued.unlink(missing_ok=True)  # nobody has it
         raise
     identity = certificates.RootVerifier(roots).verify(certificate, now)
-    text = f"{out}: {_described(identity)}, until {certificates.show_time(identity.not_after_s)}, serial {serial}"
-    _say(text, as_json, **_row("issued", identity, frozenset(), now))
+    text = f"{out}: {_identity_text(identity)}, until {certificates.show_time(identity.not_after_s)}, serial {serial}"
+    _print_result(text, as_json, **_row("issued", identity, frozenset(), now))
 
 
 def _check_id_is_free(root: Path, peer: int | None, signing_key: bytes) -> None:
@@ -133,7 +133,7 @@ def _check_id_is_free(root: Path, peer: int | None, signing_key: bytes) -> None:
     if peer is None:
         return
     revoked, now = key_files.read_revoked(root / key_files.REVOKED), wall_s()
-    for identity in _issued(root):
+    for identity in _issued_identities(root):
         is_valid = identity.not_after_s > now and identity.serial not in revoked
         if identity.peer == peer and identity.signing_key != signing_key and is_valid:
             raise ConfigError(
@@ -156,18 +156,18 @@ def token(
 ) -> None:
     """Make a token with which a client can connect without a certificate. The peer stores only its hash."""
     certificates.check_name(name)
-    certificates.check_groups(names_in(groups))
+    certificates.check_groups(split_names(groups))
     if not os.path.isdir(folder):
         raise ConfigError(f"there is no folder {folder}: name the one with the peer's keys")
     secret, ends, serial = key_files.new_token(), wall_s() + _seconds(days), key_files.new_serial()
     key_files.read_tokens(folder / key_files.TOKENS)
     if out is not None:
         key_files.write_new(out, f"{secret}\n".encode(), mode=0o600)
-    record = key_files.ClientToken(name, key_files.token_hash(secret), serial, ends, tuple(names_in(groups)))
+    record = key_files.ClientToken(name, key_files.token_hash(secret), serial, ends, tuple(split_names(groups)))
     key_files.append_line(folder / key_files.TOKENS, msgspec.json.encode(record).decode())
     text = secret if out is None else f"{out}: a token of {name}, until {certificates.show_time(ends)}, serial {serial}"
     place = {"token": secret} if out is None else {"file": str(out)}
-    _say(text, as_json, **place, **_row("token", key_files.token_identity(record), frozenset(), 0))
+    _print_result(text, as_json, **place, **_row("token", key_files.token_identity(record), frozenset(), 0))
 
 
 def revoke(
@@ -183,7 +183,7 @@ def revoke(
     revoked, now = key_files.read_revoked(place), wall_s()
     is_number = who.isascii() and who.isdigit()
     try:
-        identities = [*_issued(folder), *_tokens(folder)]
+        identities = [*_issued_identities(folder), *_token_identities(folder)]
     except ConfigError:
         if not is_number:
             raise
@@ -200,7 +200,7 @@ def revoke(
     for serial, name in fresh:
         key_files.append_line(place, f"{serial}  # {name}")
     text = f"{place}: {len(fresh)} more, {len(revoked) + len(fresh)} in all; copy it to the peers and send them SIGHUP"
-    _say(text, as_json, file=str(place), revoked=[str(serial) for serial, _ in fresh])
+    _print_result(text, as_json, file=str(place), revoked=[str(serial) for serial, _ in fresh])
 
 
 def show(
@@ -211,8 +211,12 @@ def show(
     if not os.path.isdir(folder):
         raise ConfigError(f"there is no folder {folder}")
     revoked, now = key_files.read_revoked(folder / key_files.REVOKED), wall_s()
-    rows = _roots(folder)
-    for kind, identities in (("own", _own(folder)), ("issued", _issued(folder)), ("token", _tokens(folder))):
+    rows = _root_rows(folder)
+    for kind, identities in (
+        ("own", _own_identities(folder)),
+        ("issued", _issued_identities(folder)),
+        ("token", _token_identities(folder)),
+    ):
         rows += [_row(kind, identity, revoked, now) for identity in identities]
     if as_json:
         for row in rows:
@@ -226,7 +230,7 @@ def show(
 # ---------------------------------------------------------------- helpers
 
 
-def _say(text: str, as_json: bool, **fields: Any) -> None:
+def _print_result(text: str, as_json: bool, **fields: Any) -> None:
     print(json.dumps(fields) if as_json else text)
 
 
@@ -236,28 +240,28 @@ def _seconds(days: float) -> int:
     return max(1, round(days * DAY_S))
 
 
-def _described(identity: "Identity") -> str:
+def _identity_text(identity: "Identity") -> str:
     what = "client" if identity.peer is None else f"peer {identity.peer}"
     groups = f" in {', '.join(identity.groups)}" if identity.groups else ""
     return f"{identity.name}, {what}{groups}"
 
 
-def _own(folder: Path) -> "list[Identity]":
+def _own_identities(folder: Path) -> "list[Identity]":
     place = folder / key_files.CERTIFICATE
     return [certificates.read_identity(key_files.read_certificates(place)[0])] if os.path.lexists(place) else []
 
 
-def _issued(folder: Path) -> "list[Identity]":
+def _issued_identities(folder: Path) -> "list[Identity]":
     places = sorted((folder / key_files.ISSUED).glob("*.pem"))
     identities = [certificates.read_identity(key_files.read_certificates(place)[0]) for place in places]
     return sorted(identities, key=lambda each: (each.peer is None, each.peer or 0, each.name, each.not_after_s))
 
 
-def _tokens(folder: Path) -> "list[Identity]":
+def _token_identities(folder: Path) -> "list[Identity]":
     return [key_files.token_identity(each) for each in key_files.read_tokens(folder / key_files.TOKENS)]
 
 
-def _roots(folder: Path) -> list[dict[str, Any]]:
+def _root_rows(folder: Path) -> list[dict[str, Any]]:
     own = folder / key_files.CERTIFICATE
     ders = key_files.read_certificates(own)[1:] if os.path.lexists(own) else []
     ders += key_files.read_certificates(folder / key_files.ROOT) if os.path.lexists(folder / key_files.ROOT) else []
@@ -283,4 +287,4 @@ def _table(rows: list[dict[str, Any]]) -> str:
     columns = ("kind", "name", "peer", "groups", "ends", "state", "serial")
     cells = [{**row, "groups": ",".join(row["groups"])} for row in rows]
     shown = [["" if row[name] is None else str(row[name]) for name in columns] for row in cells]
-    return "\n".join(aligned([columns, *shown]))
+    return "\n".join(align_columns([columns, *shown]))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wend.console.peer_options import LOCAL_PEER, Json, PeerOptions, asks_peer
-from wend.console.status_command import as_object, links_table
+from wend.console.status_command import links_table, status_fields
 
 if TYPE_CHECKING:
     from wend.drivers.live.client.client import Client
@@ -31,7 +31,7 @@ def list_(at: PeerOptions = LOCAL_PEER, as_json: Json = False) -> None:
     """Print the links of a peer: address, state, round trip, loss and last change."""
     status = at.ask(lambda client: client.status())
     if as_json:
-        for link in as_object(status)["links"]:
+        for link in status_fields(status)["links"]:
             print(json.dumps(link))
     elif status.links:
         print("\n".join(links_table(status.links)))

@@ -30,7 +30,7 @@ def check_out(out: Path, overwrite: bool, *inputs: str) -> None:
     announce_folder(out.parent)
 
 
-def check_target(out: str, overwrite: bool, *inputs: str) -> None:
+def check_job_output(out: str, overwrite: bool, *inputs: str) -> None:
     """Check the output of a Spark job, as far as that is possible before Spark starts: it may be an address."""
     from wend.pipeline.storage.job_folders import local_path
 
@@ -64,8 +64,8 @@ def check_page(page: Path, figures: Path | None = None, *, say: bool = True) -> 
 
 
 def check_file(path: Path, *suffixes: str, say: bool = True) -> None:
-    """Check that a file can be written and, if `suffixes` are given, that its name ends in one of them. It says if the
-    folder is missing, unless that is the command's own."""
+    """Check that a file can be written and, if `suffixes` are given, that its name ends in one of them. With `say`, it
+    prints that the command makes the folder, if that is missing."""
     if path.is_dir():
         raise ConfigError(f"{path} is a folder, not a file")
     if suffixes and path.suffix not in suffixes:

@@ -1,4 +1,4 @@
-"""The options of commands that ask a running peer: where it is, and the keys to show.
+"""The options of commands that ask a running peer: its address, and the keys of the client.
 
 A command takes them as one parameter of type `PeerOptions`:
 

@@ -1,4 +1,4 @@
-"""What the flags of `wend sim` and `wend up` make of a scenario: how it is read, and which flags change nothing."""
+"""Read a scenario from the flags of `wend sim` and `wend up`, and find flags that have no effect."""
 
 import sys
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ Plugins = list[Any]
 
 
 def read_scenario(flags: dict[str, Any], path: Path | None = None) -> "Scenario":
-    """A scenario from flags that were given, over the file if there is one."""
+    """Read a scenario. Flags override the file, if there is one."""
     from wend.drivers.scenarios import load_scenario, make_scenario
 
     stated = {name: value for name, value in flags.items() if value is not None}
@@ -27,7 +27,7 @@ def read_scenario(flags: dict[str, Any], path: Path | None = None) -> "Scenario"
 
 
 def overlay_of_flags(topology: str, peers: int | None, degree: int | None, seed: int | None) -> "Overlay":
-    """The overlay that these flags name."""
+    """Make the overlay of a scenario with these flags."""
     from wend.drivers.world import overlay_of
 
     return overlay_of(read_scenario({"topology": topology, "peers": peers, "degree": degree, "seed": seed}))
@@ -35,17 +35,17 @@ def overlay_of_flags(topology: str, peers: int | None, degree: int | None, seed:
 
 def check_strategy(s: "Scenario") -> None:
     """Refuse a run that would end without a delivery."""
-    if s.plan is None and any(plugin.needs.plan for plugin in _hosted(s, s.strategy)):
+    if s.plan is None and any(plugin.needs.plan for plugin in _hosted_plugins(s, s.strategy)):
         raise ConfigError(f"{s.strategy} follows a plan: name one with --plan DIR, as `wend plan` writes it")
 
 
 def runs_failure_detector(s: "Scenario", strategy: str | None = None) -> bool:
     """Whether its peers look for dead links, with this strategy or its own."""
-    return any(plugin.needs.failure_detector for plugin in _hosted(s, strategy or s.strategy))
+    return any(plugin.needs.failure_detector for plugin in _hosted_plugins(s, strategy or s.strategy))
 
 
-def say_topics(world: "World") -> None:
-    """On stderr, how many topics a small overlay has, if nobody said how many."""
+def print_topics(world: "World") -> None:
+    """Print on stderr how many topics a small overlay has, if the scenario does not state a number."""
     from wend.drivers.workload import TOPICS
 
     s = world.scenario
@@ -53,7 +53,7 @@ def say_topics(world: "World") -> None:
         print(f"wend: {len(world.topics)} topics, one for each peer; --topics says otherwise", file=sys.stderr)
 
 
-def played(world: "World") -> dict[str, Any]:
+def scenario_fields(world: "World") -> dict[str, Any]:
     """The scenario of a world for JSON output, with the numbers of peers and topics that the world has."""
     s = world.scenario
     topics = {"topics": len(world.topics)} if s.flows is None else {}
@@ -63,32 +63,32 @@ def played(world: "World") -> dict[str, Any]:
 # ---------------------------------------------------------------- flags without effect
 
 
-def say_unused(s: "Scenario", flags: Mapping[str, Any], strategies: tuple[str, ...] = ()) -> None:
-    """On stderr, each flag that was given and that changes nothing, with the scenario's strategy or any of these."""
+def print_unused(s: "Scenario", flags: Mapping[str, Any], strategies: tuple[str, ...] = ()) -> None:
+    """Print each flag of the call that has no effect under the scenario's strategy or, if given, under these."""
     from wend.drivers.sim import known
 
     if not known(s.strategy):
         return  # the simulator says so, and that is enough
-    first, *others = [_unused(s, name) for name in strategies or (s.strategy,)]
+    first, *others = [_unused_settings(s, name) for name in strategies or (s.strategy,)]
     for name, why in first.items():
         if flags.get(name) is not None and all(name in other for other in others):
             print(f"wend: {flag_of(name)} changes nothing here: {why}", file=sys.stderr)
 
 
-def _unused(s: "Scenario", strategy: str) -> dict[str, str]:
-    """Setting -> why it has no effect."""
+def _unused_settings(s: "Scenario", strategy: str) -> dict[str, str]:
+    """The settings without effect, each with the reason."""
     from wend.drivers.scenarios import Scenario
 
-    hosted = _hosted(s, strategy)
+    hosted = _hosted_plugins(s, strategy)
     return {
-        **_of_other_plugins(s, strategy, hosted),
-        **_without_needs(s, strategy, hosted),
+        **_settings_of_other_plugins(s, strategy, hosted),
+        **_settings_without_need(s, strategy, hosted),
         **unused_settings(settings_of(Scenario), s.own_values()),
     }
 
 
-def _hosted(s: "Scenario", strategy: str) -> Plugins:
-    """The plug-ins of its peers; the oracle has none."""
+def _hosted_plugins(s: "Scenario", strategy: str) -> Plugins:
+    """The plug-ins that the peers host; the oracle has none."""
     from wend.drivers.settings import load_chosen
     from wend.protocol.config import DeliverySettings
     from wend.strategies.registry import STRATEGIES, hosted_plugins, plugin
@@ -100,28 +100,28 @@ def _hosted(s: "Scenario", strategy: str) -> Plugins:
     return [plugin(kind, name) for kind, name in names]
 
 
-def _of_other_plugins(s: "Scenario", strategy: str, hosted: Plugins) -> dict[str, str]:
+def _settings_of_other_plugins(s: "Scenario", strategy: str, hosted: Plugins) -> dict[str, str]:
     """The settings of plug-ins that the peers do not host."""
     from wend.strategies.registry import PLUGINS, STRATEGIES, TITLES
 
     unused: dict[str, str] = {}
     for kind, table in PLUGINS.items():
         for group in dict.fromkeys(each.settings for each in table.values()):
-            if not _has(hosted, group):
-                users = [name for name in STRATEGIES if _has(_hosted(s, name), group)]
+            if not _has_settings(hosted, group):
+                users = [name for name in STRATEGIES if _has_settings(_hosted_plugins(s, name), group)]
                 owners = [name for name, each in table.items() if each.settings is group]
                 whom = f"{listed(users)}, not for {strategy}" if users else f"{TITLES[kind]} {either(owners)}"
                 unused |= dict.fromkeys((each.name for each in settings_of(group)), f"it is for {whom}")
-    heeded = {each.name for plugin in hosted for each in settings_of(plugin.settings)}
-    return {name: why for name, why in unused.items() if name not in heeded}
+    used = {each.name for plugin in hosted for each in settings_of(plugin.settings)}
+    return {name: why for name, why in unused.items() if name not in used}
 
 
-def _has(plugins: Plugins, group: type[Settings]) -> bool:
+def _has_settings(plugins: Plugins, group: type[Settings]) -> bool:
     return any(plugin.settings is group for plugin in plugins)
 
 
-def _without_needs(s: "Scenario", strategy: str, hosted: Plugins) -> dict[str, str]:
-    """The settings of things that none of the plug-ins asks for."""
+def _settings_without_need(s: "Scenario", strategy: str, hosted: Plugins) -> dict[str, str]:
+    """The settings of services that no hosted plug-in needs, each with the reason."""
     from wend.strategies.registry import STRATEGIES, follows_plan
 
     unused = {}
@@ -133,6 +133,6 @@ def _without_needs(s: "Scenario", strategy: str, hosted: Plugins) -> dict[str, s
     if s.underlay is None:
         unused["trace_paths"] = "there is no --underlay"
     elif not any(plugin.needs.paths for plugin in hosted):
-        users = [name for name in STRATEGIES if any(plugin.needs.paths for plugin in _hosted(s, name))]
+        users = [name for name in STRATEGIES if any(plugin.needs.paths for plugin in _hosted_plugins(s, name))]
         unused["trace_paths"] = f"it is for {listed(users)}, not for {strategy}"
     return unused

@@ -2,7 +2,7 @@
 
     app.command("sim", cls=command_with(SettingOptions()))(sim)
 
-`given` returns the settings that a call gives.
+`given_settings` returns the settings that a call gives.
 """
 
 import inspect
@@ -15,7 +15,7 @@ import msgspec
 import typer
 from typer.core import TyperCommand
 
-from wend.console.options import WORLD, option
+from wend.console.options import WORLD, setting_option
 from wend.drivers.scenarios import simulated_default
 from wend.drivers.settings import CHOSEN, known_settings, load_chosen, plugin_names
 from wend.model.settings import Setting, flag_of
@@ -25,7 +25,7 @@ _TYPES: dict[str, Any] = {"bool": bool, "int": int, "float": float}
 
 
 class SettingOptions(msgspec.Struct, frozen=True):
-    """Which settings a command takes as options."""
+    """The settings that a command takes as options."""
 
     world: tuple[str, ...] = tuple(name for name, each in WORLD.items() if each.kind != "table")
     """The settings of the world."""
@@ -40,7 +40,7 @@ class SettingOptions(msgspec.Struct, frozen=True):
         world = [(WORLD[name], WORLD[name].default) for name in self.world]
         peers = [(each, simulated_default(each)) for name, each in known.items() if name not in self.fixed]
         for each, default in sorted((*world, *peers), key=lambda pair: pair[0].tier):
-            yield each, each.shown(default), _with_names(each, names.get(each.name))
+            yield each, each.shown(default), _help_text(each, names.get(each.name))
 
     def load_plugins(self, args: list[str]) -> None:
         """Import the plug-ins from outside the tree that a call names: their settings are options, too."""
@@ -51,8 +51,8 @@ class SettingOptions(msgspec.Struct, frozen=True):
 
 
 class SettingsCommand(TyperCommand):
-    """A command with such options. They are made when the command is called or shows its help: the plug-ins that
-    declare them take longer to import than everything that other commands need."""
+    """A command with an option for each setting. It makes the options when it is called or shows its help: the plug-ins
+    that declare them take longer to import than everything that other commands need."""
 
     def __init__(self, *args: Any, options: SettingOptions, **more: Any) -> None:
         super().__init__(*args, **more)
@@ -72,7 +72,7 @@ class SettingsCommand(TyperCommand):
     def _setting_options(self) -> list[Any]:
         if self._options is None:
             own = {each.name for each in self.params}
-            self._options = _options([each for each in self._taken.settings() if each[0].name not in own])
+            self._options = _make_options([each for each in self._taken.settings() if each[0].name not in own])
         return self._options
 
 
@@ -81,13 +81,13 @@ def command_with(options: SettingOptions) -> Any:
     return partial(SettingsCommand, options=options)
 
 
-def given(ctx: typer.Context) -> dict[str, Any]:
+def given_settings(ctx: typer.Context) -> dict[str, Any]:
     """The settings that the call gives, by name."""
     return dict(ctx.meta[_GIVEN])
 
 
-def _options(settings: list[tuple[Setting, str, str]]) -> list[Any]:
-    """One option for each setting. Typer makes them, from a function that takes them all."""
+def _make_options(settings: list[tuple[Setting, str, str]]) -> list[Any]:
+    """Let typer make an option for each setting, from a function that takes all of them."""
 
     def command(**values: Any) -> None:
         pass
@@ -96,7 +96,7 @@ def _options(settings: list[tuple[Setting, str, str]]) -> list[Any]:
     for each, default, about in settings:
         kind: Any = _TYPES.get(each.kind, str)
         hint = tuple[kind, kind] if each.pair else kind
-        hints[each.name] = Annotated[hint | None, option(each, default, about, each.heading)]
+        hints[each.name] = Annotated[hint | None, setting_option(each, default, about, each.heading)]
     parameters = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
         for name, hint in hints.items()
@@ -108,7 +108,7 @@ def _options(settings: list[tuple[Setting, str, str]]) -> list[Any]:
     return list(typer.main.get_command(app).params)
 
 
-def _with_names(each: Setting, names: Mapping[str, str] | None) -> str:
+def _help_text(each: Setting, names: Mapping[str, str] | None) -> str:
     """The sentence of a setting that names a plug-in, with the names that there are."""
     if names is None:
         return each.about

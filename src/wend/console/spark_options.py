@@ -31,7 +31,7 @@ FAILED_RUNS = 1
 RESUMES = "finished runs are stored; the same command goes on from here"
 
 
-def limit_s(text: str) -> float:
+def parse_time_limit(text: str) -> float:
     """Parse `--time-limit`."""
     limit = parse_duration(text)
     if not limit:

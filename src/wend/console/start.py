@@ -1,7 +1,6 @@
 """The entry point of the `wend` command, which imports nothing before it handles Ctrl-C.
 
-The imports of the commands take longer than a keystroke. An interruption during them ends the process with code 130,
-and without a traceback, as it does later.
+If Ctrl-C interrupts the imports of a command, the process ends with code 130 and without a traceback, as it does later.
 """
 
 import sys

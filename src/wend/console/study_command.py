@@ -14,8 +14,8 @@ from rich.table import Table
 
 from wend.console.options import Json
 from wend.console.outputs import check_page, check_resumable
-from wend.console.show import EXIT_CODES, counted, names_in, stoppable
-from wend.console.spark_options import FAILED_RUNS, RESUMES, Conf, Master, Ship, TimeLimit, limit_s
+from wend.console.spark_options import FAILED_RUNS, RESUMES, Conf, Master, Ship, TimeLimit, parse_time_limit
+from wend.console.terminal import EXIT_CODES, count_text, split_names, stoppable
 from wend.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -51,20 +51,20 @@ def study(
     from wend.studies.study_report import PAGES  # loads all that a report needs, before any run
     from wend.studies.study_run import choose, run_study
 
-    most_s = limit_s(time_limit)
+    most_s = parse_time_limit(time_limit)
     if smoke and full:
         raise ConfigError("--smoke and --full exclude each other")
     chosen = find_study(name)
     size = chosen.size("smoke" if smoke else "full" if full else "default")
     folder = out if out is not None else Path("out") / "studies" / f"{name}-{size.name}"
     # Find mistakes before Spark starts.
-    choose(chosen, size, names_in(",".join(strategies or [])), names_in(",".join(only or [])))
+    choose(chosen, size, split_names(",".join(strategies or [])), split_names(",".join(only or [])))
     check_resumable(folder)
     for page in PAGES:
         check_page(folder / page, say=False)
     console = Console(stderr=True)
     length = f"{size.length} x " if size.length else ""
-    topologies = counted(size.seeds, "topology", "topologies")
+    topologies = count_text(size.seeds, "topology", "topologies")
     console.print(f"study {name}, {size.name}: {length}{topologies}, on {master or 'Spark'}")
     with stoppable(RESUMES), spark_session(master, conf=conf, ship=ship) as spark:
         finished = run_study(
@@ -72,17 +72,17 @@ def study(
             chosen,
             size,
             folder,
-            strategies=names_in(",".join(strategies or [])),
-            only=names_in(",".join(only or [])),
+            strategies=split_names(",".join(strategies or [])),
+            only=split_names(",".join(only or [])),
             limit_s=most_s,
             quiet=as_json,
         )
-    _report(finished, folder, as_json)
+    _print_report(finished, folder, as_json)
     if finished.failures:
         raise typer.Exit(FAILED_RUNS)
 
 
-def _report(finished: "StudyResults", folder: Path, as_json: bool) -> None:
+def _print_report(finished: "StudyResults", folder: Path, as_json: bool) -> None:
     from wend.studies.study_report import as_json as report_json
     from wend.studies.study_report import write_report
 
@@ -92,10 +92,10 @@ def _report(finished: "StudyResults", folder: Path, as_json: bool) -> None:
         return
     console = Console()
     console.print(_claims_table(finished))
-    _say_failures(console, finished.failures)
+    _print_failures(console, finished.failures)
     if finished.left_out:
         console.print(f"left out: {', '.join(finished.left_out)}")
-    console.print(f"{counted(finished.runs, 'run')}, {finished.ran} of them now, code {finished.code}")
+    console.print(f"{count_text(finished.runs, 'run')}, {finished.ran} of them now, code {finished.code}")
     console.print(f"report: {page}", soft_wrap=True)
 
 
@@ -107,7 +107,7 @@ def _claims_table(finished: "StudyResults") -> Table:
         first, *others = result.parts
         by = "x or /" if result.claim.rel == "factor" else "±"
         paper = f"{result.claim.rel.replace('factor', '=')} {first.part.value:g} {by} {result.claim.tol:g}"
-        ours = _ours(first.ours)
+        ours = _estimate_text(first.ours)
         if others:
             gated = [judged for judged in result.parts if not judged.part.info]
             within = sum(judged.within is True for judged in gated)
@@ -117,12 +117,12 @@ def _claims_table(finished: "StudyResults") -> Table:
     return table
 
 
-def _ours(ours: "Estimate | None") -> str:
+def _estimate_text(ours: "Estimate | None") -> str:
     if ours is None:
         return "–"
     return f"{ours.mean:.4f}" + (f" ± {ours.half:.4f}" if ours.half is not None else "")
 
 
-def _say_failures(console: Console, failures: list[dict[str, Any]]) -> None:
+def _print_failures(console: Console, failures: list[dict[str, Any]]) -> None:
     for failure in failures:
         console.print(f"[red]failed[/] {failure['strategy']}, seed {failure['seed']}: {failure['error']}")

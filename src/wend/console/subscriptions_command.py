@@ -7,7 +7,7 @@ import msgspec
 import typer
 
 from wend.console.peer_options import LOCAL_PEER, Json, PeerOptions, asks_peer
-from wend.console.show import aligned
+from wend.console.terminal import align_columns
 
 if TYPE_CHECKING:
     from wend.drivers.live.client.client import Client
@@ -47,4 +47,4 @@ def _table(durable: "tuple[DurableStatus, ...]") -> str:
         here = "attached" if one.attached else "away"
         missed = str(sum(one.missed.values()))
         rows.append((one.name, str(one.events), f"{one.bytes / 1000:.1f}", here, missed, one.filter))
-    return "\n".join(aligned(rows, right=(1, 2, 4)))
+    return "\n".join(align_columns(rows, right=(1, 2, 4)))

@@ -9,7 +9,7 @@ import typer
 
 from wend.console.options import Json
 from wend.console.outputs import check_file, write_text
-from wend.console.show import compiling, counted, facts, output, remark
+from wend.console.terminal import compiling, count_text, facts_table, output_console, print_remarks
 from wend.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def make(
         check_suffix(out)
         check_file(out)
     underlay = make_underlay(name, seed)
-    remark(underlay.remarks)
+    print_remarks(underlay.remarks)
     if out is not None:
         write(underlay, out)
     with compiling():
@@ -69,7 +69,7 @@ def make(
     ]
     if out is not None:
         rows.append(("written to", str(out), ""))
-    output().print(facts(f"{underlay.name}, seed {seed}", rows))
+    output_console().print(facts_table(f"{underlay.name}, seed {seed}", rows))
 
 
 def _metrics(underlay: "Underlay") -> dict[str, Any]:
@@ -119,7 +119,7 @@ def list_networks(
         groups[name.split("/")[0]] = groups.get(name.split("/")[0], 0) + 1
     for group, count in groups.items():
         table.add_row(f"{group}/...", f"[bright_black]{count} maps, delays from distances[/]")
-    console = output()
+    console = output_console()
     console.print(table)
     if maps:
         for name in map_names:
@@ -140,7 +140,7 @@ def convert(
     check_suffix(target)
     check_file(target)
     underlay = read(source, seed=seed)
-    remark(underlay.remarks)
+    print_remarks(underlay.remarks)
     write(underlay, target)
     if as_json:
         print(json.dumps({"routers": underlay.routers, "edges": underlay.links, "out": str(target)}))
@@ -171,7 +171,7 @@ def show(
     if k < 1:
         raise ConfigError(f"k must be at least 1, got {k}")
     underlay = make_underlay(name, seed)
-    remark(underlay.remarks)
+    print_remarks(underlay.remarks)
     homes = len(underlay.access())
     if peers > homes:
         print(f"wend: {underlay.name} has {homes} access routers: drawing {homes} peers, not {peers}", file=sys.stderr)
@@ -193,7 +193,7 @@ def show(
         found = {"peers": placement.peers, "links": len(over.links), "shared_routers": shared}
         print(json.dumps({**found, "most_shared": most, "picture": str(out)}))
         return
-    sizes = counted(len(over.links), "overlay link"), counted(shared, "shared router")
+    sizes = count_text(len(over.links), "overlay link"), count_text(shared, "shared router")
     print(f"{out}: {placement.peers} peers, {', '.join(sizes)}")
     if shared:
         print(f"{through[worst]} of {sizes[0]} run through router {underlay.names[worst]}")

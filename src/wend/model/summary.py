@@ -1,6 +1,6 @@
 """The metrics of one run, as the console prints them and sweeps store them.
 
-Metrics that belong together form a struct. The Python names give the columns of a sweep (`pipeline/rows.py`:
+Metrics that belong together form a struct. The Python names give the columns of a sweep (`pipeline/scenario_rows.py`:
 `packets.shared` is `packets_shared`, `delay_ms.p50` is `delay_p50_ms`); `rename` gives the names in `--json` that
 differ.
 """

@@ -18,7 +18,7 @@ from importlib.resources.abc import Traversable
 from wend.model.version import core
 from wend.strategies.registry import home
 
-PARTS = (
+SIMULATION_PARTS = (
     "model", "topology", "matching", "protocol", "strategies", "drivers/sim",
     "drivers/arrivals.py", "drivers/scenario_fields.py", "drivers/scenario_underlay.py",
     "drivers/scenarios.py", "drivers/settings.py", "drivers/tally.py", "drivers/workload.py", "drivers/world.py",
@@ -29,7 +29,7 @@ COMPILED = "-compiled"
 
 
 @cache
-def code_hash(parts: tuple[str, ...] = PARTS) -> str:
+def code_hash(parts: tuple[str, ...] = SIMULATION_PARTS) -> str:
     """Hash the sources that decide runs, in order of path: twelve hex digits, and `-compiled` if that core runs."""
     digest = blake2b(digest_size=6)
     root = files("wend")
@@ -43,7 +43,7 @@ def code_hash(parts: tuple[str, ...] = PARTS) -> str:
     return digest.hexdigest() + (COMPILED if core() == "compiled" else "")
 
 
-def outside(strategy: str) -> list[tuple[str, bytes]]:
+def outside_sources(strategy: str) -> list[tuple[str, bytes]]:
     """The sources of a strategy from outside the tree, by path: its module, or the package around it."""
     name = home(strategy)
     spec = None if name is None else sys.modules[name].__spec__

@@ -56,7 +56,7 @@ def _from_toml(text: str, path: Path) -> list[Scenario]:
         if not isinstance(values, list) or not values:
             raise ConfigError(f"{path}: sweep.{field} must be a list of at least one value")
     combinations = [dict(zip(lists, each, strict=True)) for each in itertools.product(*lists.values())]
-    return _scenarios([({**base, **each}, str(path)) for each in combinations])
+    return _make_scenarios([({**base, **each}, str(path)) for each in combinations])
 
 
 def _from_lines(text: str, path: Path) -> list[Scenario]:
@@ -68,25 +68,25 @@ def _from_lines(text: str, path: Path) -> list[Scenario]:
             except msgspec.DecodeError as error:
                 raise ConfigError(f"{path}, line {number} is not a JSON object: {error}") from None
             entries.append((fields, f"{path}, line {number}"))
-    return _scenarios(entries)
+    return _make_scenarios(entries)
 
 
-def _scenarios(entries: list[tuple[dict[str, Any], str]]) -> list[Scenario]:
+def _make_scenarios(entries: list[tuple[dict[str, Any], str]]) -> list[Scenario]:
     """The scenarios of these fields, each with its place in the file."""
     for fields, where in entries:
-        with _at(where):
+        with _naming_place(where):
             load_chosen(fields)
     scenarios = []
     maps: set[str] = set()
     for fields, where in entries:
-        with _at(where):
+        with _naming_place(where):
             scenarios.append(make_scenario(fields))
             _check_map(scenarios[-1], maps)
     return scenarios
 
 
 @contextmanager
-def _at(where: str) -> Iterator[None]:
+def _naming_place(where: str) -> Iterator[None]:
     """Add the place in the file to an error."""
     try:
         yield

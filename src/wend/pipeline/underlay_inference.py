@@ -13,16 +13,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from wend.model.errors import ConfigError
-from wend.pipeline.storage.parquet_tables import parquet_of
+from wend.pipeline.storage.parquet_tables import read_parquet
 from wend.topology.inference import LONGEST, merge
 from wend.topology.traceroute_counts import RECORDS, count
 
-_SIGHTINGS = "kind string, a string, b string, gap int, middle string, seen long, first_ns long, last_ns long"
+_HOP_COUNTS = "kind string, a string, b string, gap int, middle string, seen long, first_ns long, last_ns long"
 _COLUMNS = dict.fromkeys(("source", "target", "time_ns"), "bigint") | {"hops": "array<string>", "reached": "boolean"}
-LEAST = 3
+MIN_SEEN = 3
 MAX_LINKS = 2000
 """A router that more overlay links cross is left out of the overlaps: it would make millions of pairs."""
-_ON_PATH = 0.5
+_MIN_ANSWERED = 0.5
 """A router is on the path of an overlay link if it answered in this share of the link's traces."""
 
 
@@ -37,17 +37,17 @@ class InferredUnderlay(NamedTuple):
     """what, seen: the number of traces, and of those that could not be used, by reason"""
 
 
-def infer(records: DataFrame, *, least: int = LEAST, most_links: int = MAX_LINKS) -> InferredUnderlay:
+def infer_underlay(records: DataFrame, *, least: int = MIN_SEEN, most_links: int = MAX_LINKS) -> InferredUnderlay:
     """Infer the underlay. The overlaps leave out routers that more than `most_links` overlay links cross."""
     if least < 1:
         raise ConfigError(f"least must be at least 1, got {least}")
-    check(records)
-    seen = sightings(records)
+    check_columns(records)
+    seen = count_hops(records)
     holes = seen.where("kind = 'hole'").drop("kind", "middle")
-    filled = _filled(seen, holes)
-    unknown = _unknown(holes, filled, least)
+    filled = _fill_holes(seen, holes)
+    unknown = _unknown_routers(holes, filled, least)
     links, rare = _links(seen, holes, filled, unknown, least)
-    members = _members(seen, unknown)
+    members = _link_routers(seen, unknown)
     crossed = members.groupBy("router").count()
     busy = crossed.where(crossed["count"] > most_links).select("router")
     overlaps = _overlaps(members.join(busy, "router", "left_anti"))
@@ -56,28 +56,28 @@ def infer(records: DataFrame, *, least: int = LEAST, most_links: int = MAX_LINKS
 
 def read_records(spark: SparkSession, path: str) -> DataFrame:
     """Read traceroute records from Parquet, and check their columns."""
-    records = parquet_of(spark, path)
+    records = read_parquet(spark, path)
     try:
-        check(records)
+        check_columns(records)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
     return records
 
 
-def check(records: DataFrame) -> None:
+def check_columns(records: DataFrame) -> None:
     actual = dict(records.dtypes)
     for name, kind in _COLUMNS.items():
         if actual.get(name) != kind:
             raise ConfigError(f"traceroute records need a column {name} of type {kind}, got {actual.get(name, 'none')}")
 
 
-def sightings(records: DataFrame) -> DataFrame:
+def count_hops(records: DataFrame) -> DataFrame:
     """Count the hops of all records, and cache the counts: the steps below read them several times."""
-    rows = records.select(*RECORDS.names).mapInArrow(partial(count, longest=LONGEST), _SIGHTINGS)
-    return _summed(rows, ["kind", "a", "b", "gap", "middle"]).persist()
+    rows = records.select(*RECORDS.names).mapInArrow(partial(count, longest=LONGEST), _HOP_COUNTS)
+    return _sum_counts(rows, ["kind", "a", "b", "gap", "middle"]).persist()
 
 
-def _summed(rows: DataFrame, keys: list[str], *counts: str) -> DataFrame:
+def _sum_counts(rows: DataFrame, keys: list[str], *counts: str) -> DataFrame:
     """How often each key was seen, and when first and last; further counts are summed, too."""
     return rows.groupBy(*keys).agg(
         *(F.sum(name).alias(name) for name in ("seen", *counts)),
@@ -86,7 +86,7 @@ def _summed(rows: DataFrame, keys: list[str], *counts: str) -> DataFrame:
     )
 
 
-def _filled(seen: DataFrame, holes: DataFrame) -> DataFrame:
+def _fill_holes(seen: DataFrame, holes: DataFrame) -> DataFrame:
     """a, b, gap, middle: the routers that most often fill a hole (rule 2)."""
     keys = holes.select("a", "b", "gap")
     best = seen.where("kind = 'stretch'").join(keys, ["a", "b", "gap"], "left_semi")
@@ -94,14 +94,14 @@ def _filled(seen: DataFrame, holes: DataFrame) -> DataFrame:
     return best.groupBy("a", "b", "gap").agg(F.min(order)["middle"].alias("middle"))
 
 
-def _unknown(holes: DataFrame, filled: DataFrame, least: int) -> DataFrame:
+def _unknown_routers(holes: DataFrame, filled: DataFrame, least: int) -> DataFrame:
     """a, b, unknown: the routers in holes that no trace fills (rule 3). They are few, so one task merges them."""
     never = holes.where((F.col("gap") == 1) & (F.col("seen") >= least)).join(filled, ["a", "b", "gap"], "left_anti")
     together = never.select("a", "b", F.lit(0).alias("all")).groupBy("all")
-    return together.applyInArrow(_merged, "a string, b string, unknown string").persist()
+    return together.applyInArrow(_merge_routers, "a string, b string, unknown string").persist()
 
 
-def _merged(table: pa.Table) -> pa.Table:
+def _merge_routers(table: pa.Table) -> pa.Table:
     def node(name: str) -> tuple[str, int | str]:
         return ("peer", int(name.removeprefix("peer:"))) if name.startswith("peer:") else ("router", name)
 
@@ -137,14 +137,14 @@ def _links(
         F.col("seen").alias("filled"),
     )
     ordered = direct.withColumns({"a": F.least("a", "b"), "b": F.greatest("a", "b")})
-    both = _summed(ordered.unionByName(within), ["a", "b"], "filled")
+    both = _sum_counts(ordered.unionByName(within), ["a", "b"], "filled")
     mile = F.col("a").startswith("peer:") | F.col("b").startswith("peer:")
     named = both.withColumn("kind", F.when(mile, "last mile").otherwise("link"))
     shown = named.select("a", "b", "kind", "seen", "filled", "first_ns", "last_ns")
     return shown.where(F.col("seen") >= least), shown.where(F.col("seen") < least)
 
 
-def _members(seen: DataFrame, unknown: DataFrame) -> DataFrame:
+def _link_routers(seen: DataFrame, unknown: DataFrame) -> DataFrame:
     """link, router: the routers on the path of each overlay link. End hosts are not routers."""
     traces = seen.where("kind = 'pair'").select("a", "b", F.col("seen").alias("traces"))
     answered = seen.where("kind = 'member'").select("a", "b", F.col("middle").alias("router"), "seen")
@@ -160,7 +160,7 @@ def _members(seen: DataFrame, unknown: DataFrame) -> DataFrame:
     )
     on = answered.unionByName(missing.select("a", "b", "router", "seen")).join(traces, ["a", "b"])
     number = [F.substring_index(end, ":", -1).cast("long").alias(end) for end in ("a", "b")]
-    return on.where(F.col("seen") >= _ON_PATH * F.col("traces")).select(F.struct(*number).alias("link"), "router")
+    return on.where(F.col("seen") >= _MIN_ANSWERED * F.col("traces")).select(F.struct(*number).alias("link"), "router")
 
 
 def _overlaps(members: DataFrame) -> DataFrame:

@@ -12,7 +12,7 @@ import msgspec
 
 from wend.drivers.scenarios import Scenario, make_scenario
 from wend.model.errors import ConfigError
-from wend.pipeline.rows import setting_key
+from wend.pipeline.scenario_rows import setting_key
 from wend.pipeline.sweeps.trials import Trial, Trials
 
 Fields = dict[str, Any]

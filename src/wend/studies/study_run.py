@@ -15,7 +15,7 @@ from wend.drivers.sim import STRATEGIES
 from wend.model.errors import ConfigError
 from wend.pipeline.spark.session import DataFrame, SparkSession
 from wend.pipeline.sweeps.run_kind import RunKind
-from wend.pipeline.sweeps.seed_means import by_setting
+from wend.pipeline.sweeps.seed_means import means_by_setting
 from wend.pipeline.sweeps.simulations import Runner, Simulations
 from wend.pipeline.sweeps.sweep import LIMIT_S, sweep
 from wend.studies.claims import Claim, ClaimResult, Estimate, Values, judge, load_claims
@@ -121,5 +121,5 @@ def _per_run(results: DataFrame, columns: Sequence[str]) -> tuple[Values, float]
 
 
 def _estimates(results: DataFrame, columns: Sequence[str]) -> dict[tuple[str, str], Estimate]:
-    rows = by_setting(results, columns).toArrow().to_pylist()
+    rows = means_by_setting(results, columns).toArrow().to_pylist()
     return {(row["setting"], row["metric"]): Estimate(row["mean"], row["half"], row["seeds"]) for row in rows}

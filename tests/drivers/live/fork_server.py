@@ -16,9 +16,9 @@ from pathlib import Path
 import uvloop
 
 import wend.drivers.live.process
-from wend.console import app, peer
+from wend.console import app, peer_command
 
-PRELOADED = (uvloop, wend.drivers.live.process, peer)
+PRELOADED = (uvloop, wend.drivers.live.process, peer_command)
 
 
 def main(path: Path) -> None:

@@ -15,13 +15,13 @@ assert _spec is not None and _spec.loader is not None
 traces = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(traces)
 
-RUNS = traces.read()
+RUNS = traces.read_traces()
 
 
 @pytest.mark.parametrize("name", sorted(RUNS))
 def test_a_run_has_the_trace_and_the_counts_that_it_had(name: str) -> None:
     run = RUNS[name]
-    assert traces.hashes(run["scenario"]) == {"sha256": run["sha256"], "counts": run["counts"]}
+    assert traces.trace_hashes(run["scenario"]) == {"sha256": run["sha256"], "counts": run["counts"]}
 
 
 def test_every_strategy_has_recorded_runs() -> None:

@@ -9,13 +9,13 @@ import msgspec
 import typer
 
 from wend.console.options import Json
-from wend.console.outputs import Overwrite, check_target
-from wend.console.show import facts, messages, output, quarantine_row, stoppable
+from wend.console.outputs import Overwrite, check_job_output
 from wend.console.spark_options import Conf, Master, MaxBad, Ship
+from wend.console.terminal import facts_table, message_console, output_console, quarantine_row, stoppable
 from wend.model.errors import ConfigError
 from wend.model.units import parse_duration
 
-HELP = """Turn matches into flows, the workload of `wend plan`.
+FLOWS_HELP = """Turn matches into flows, the workload of `wend plan`.
 
 The matches are the output of `wend data match` for the same events and subscriptions. Events need a column publisher,
 and may have size_bytes, weight and time_ns. Subscriptions need a column peer. Peers are numbers or names of the
@@ -41,24 +41,24 @@ def data_flows(
     ship: Ship = False,
     as_json: Json = False,
 ) -> None:
-    from wend.pipeline.flows_of_matches import write_flows
+    from wend.pipeline.flows_job import write_flows
     from wend.pipeline.spark.session import spark_session
     from wend.pipeline.storage.input_tables import check_max_bad
-    from wend.pipeline.storage.json_lines import is_lines
+    from wend.pipeline.storage.json_lines import is_json_lines
 
     # Find mistakes before Spark starts.
     check_max_bad(max_bad)
     length = None if span is None else parse_duration(span)
     if length == 0:
         raise ConfigError(f"--span must be longer than 0, got {span}")
-    is_lines(subscriptions)
-    is_lines(events)
-    if is_lines(matches):
+    is_json_lines(subscriptions)
+    is_json_lines(events)
+    if is_json_lines(matches):
         raise ConfigError(f"{matches} is not the output of `wend data match`, which is Parquet")
-    check_target(out, overwrite, matches, subscriptions, events)
+    check_job_output(out, overwrite, matches, subscriptions, events)
     with stoppable("nothing was written"), spark_session(master, conf=conf, ship=ship) as spark:
         began = time.perf_counter()
-        with nullcontext() if as_json else messages().status("grouping matches into flows"):
+        with nullcontext() if as_json else message_console().status("grouping matches into flows"):
             summary = write_flows(
                 spark, matches, subscriptions, events, out, span=length, max_bad=max_bad, overwrite=overwrite
             )
@@ -74,6 +74,6 @@ def data_flows(
         ("deliveries", f"{summary.deliveries:,.1f}", "per second"),
         ("time", f"{took_s:.1f} s", ""),
     ]
-    console = output()
-    console.print(facts("Flows", rows))
+    console = output_console()
+    console.print(facts_table("Flows", rows))
     console.print(f"result: {summary.out}", soft_wrap=True)

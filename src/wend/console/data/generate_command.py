@@ -9,9 +9,9 @@ import msgspec
 import typer
 
 from wend.console.options import Json
-from wend.console.outputs import Overwrite, check_target
-from wend.console.show import facts, output, stoppable
+from wend.console.outputs import Overwrite, check_job_output
 from wend.console.spark_options import Conf, Master, Ship
+from wend.console.terminal import facts_table, output_console, stoppable
 from wend.model.errors import ConfigError
 
 
@@ -39,22 +39,22 @@ def data_generate(
     as_json: Json = False,
 ) -> None:
     """Draw events and subscriptions from a seed. Rows do not depend on the cluster; a larger number adds rows."""
-    from wend.pipeline.generated_workload import make_workload, write_workload
     from wend.pipeline.spark.session import spark_session
+    from wend.pipeline.workload_generator import make_workload, write_workload
 
     workload = make_workload(
         kind,
         seed,
         attributes=attributes,
-        predicates=_span(predicates),
-        present=_span(present),
+        predicates=_parse_span(predicates),
+        present=_parse_span(present),
         width=width,
         ranges=ranges,
     )
     for name, count in (("--events", events), ("--subscriptions", subscriptions)):
         if count < 0:
             raise ConfigError(f"{name} must not be negative, got {count}")
-    check_target(out, overwrite)
+    check_job_output(out, overwrite)
     with stoppable("nothing was written"), spark_session(master, conf=conf, ship=ship) as spark:
         started = time.perf_counter()
         write_workload(
@@ -72,10 +72,10 @@ def data_generate(
         ("subscriptions", f"{subscriptions:,}", f"{out}/subscriptions"),
         ("time", f"{took_s:.1f} s", f"{rate:,.0f} rows per second"),
     ]
-    output().print(facts(f"Workload {kind}, seed {seed}", rows))
+    output_console().print(facts_table(f"Workload {kind}, seed {seed}", rows))
 
 
-def _span(text: str | None) -> tuple[int, int] | None:
+def _parse_span(text: str | None) -> tuple[int, int] | None:
     if text is None:
         return None
     found = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", text.strip())

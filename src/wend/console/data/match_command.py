@@ -10,15 +10,15 @@ import msgspec
 import typer
 
 from wend.console.options import Json
-from wend.console.outputs import Overwrite, check_target, check_writable
-from wend.console.show import facts, messages, output, quarantine_row, stoppable
+from wend.console.outputs import Overwrite, check_job_output, check_writable
 from wend.console.spark_options import Conf, Master, MaxBad, Ship
+from wend.console.terminal import facts_table, message_console, output_console, quarantine_row, stoppable
 from wend.model.errors import ConfigError
 
 if TYPE_CHECKING:
     from wend.pipeline.match.match_job import MatchPlan, MatchSummary
 
-HELP = """Match events with subscriptions.
+MATCH_HELP = """Match events with subscriptions.
 
 A subscription has an id and a filter. An event has an id and a column for each attribute; or an id and one column
 attributes, a map or a JSON text. Null is a missing attribute. A struct of low, high, low_open and high_open is a range.
@@ -57,36 +57,36 @@ def data_match(
     from wend.pipeline.match.match_job import MatchJob, check_plan
     from wend.pipeline.spark.session import spark_session
     from wend.pipeline.storage.input_tables import check_max_bad
-    from wend.pipeline.storage.json_lines import is_lines
+    from wend.pipeline.storage.json_lines import is_json_lines
 
     # Find mistakes before Spark starts.
     check_max_bad(max_bad)
     check_plan(plan, task_memory)
-    is_lines(subscriptions)
-    is_lines(events)
+    is_json_lines(subscriptions)
+    is_json_lines(events)
     if out is not None:
-        check_target(out, overwrite, subscriptions, events)
+        check_job_output(out, overwrite, subscriptions, events)
     if index is not None:
         check_writable(index, inside=True)
     if out is None and not explain:
         raise ConfigError("--out is needed for the result (only --explain works without)")
     with stoppable("nothing was written"), spark_session(master, conf=conf, ship=ship) as spark:
         started = time.perf_counter()
-        with nullcontext() if as_json else messages().status("checking both tables"):
+        with nullcontext() if as_json else message_console().status("checking both tables"):
             job = MatchJob(spark, subscriptions, events, max_bad=max_bad)
             chosen = job.plan(plan, task_memory)
         if explain and not as_json:
-            _say_plan(chosen)
+            _print_plan(chosen)
         if out is None:
             if as_json:
                 print(json.dumps({"plan": msgspec.to_builtins(chosen)}))
             return
         matched = job.run(chosen, out, count=count, overwrite=overwrite, scratch=scratch, index=index, quiet=as_json)
         total_s = time.perf_counter() - started
-    _say_match(matched, total_s, as_json)
+    _print_summary(matched, total_s, as_json)
 
 
-def _say_plan(plan: "MatchPlan") -> None:
+def _print_plan(plan: "MatchPlan") -> None:
     rows = [
         ("plan", plan.name, plan.why),
         ("subscriptions", f"{plan.subscriptions:,}", ""),
@@ -95,10 +95,10 @@ def _say_plan(plan: "MatchPlan") -> None:
     if plan.name == "partitioned":
         planes = ", ".join(" × ".join(names) for names in plan.planes) or "no attribute is selective"
         rows.append(("planes", f"{len(plan.planes)}", planes))
-    output().print(facts("Plan", rows))
+    output_console().print(facts_table("Plan", rows))
 
 
-def _say_match(matched: "MatchSummary", total_s: float, as_json: bool) -> None:
+def _print_summary(matched: "MatchSummary", total_s: float, as_json: bool) -> None:
     plan, seconds = matched.plan, matched.seconds
     rate = plan.events / seconds["match"]
     if as_json:
@@ -115,6 +115,6 @@ def _say_match(matched: "MatchSummary", total_s: float, as_json: bool) -> None:
         ("plan", plan.name, plan.why),
         ("time", f"{total_s:.1f} s", steps),
     ]
-    console = output()
-    console.print(facts("MatchSummary", rows))
+    console = output_console()
+    console.print(facts_table("Match", rows))
     console.print(f"result: {matched.out}", soft_wrap=True)

@@ -14,14 +14,14 @@ import typer
 from wend.console.options import TOPOLOGIES, Degree, Json, Peers, Seed
 from wend.console.outputs import Overwrite, check_out, drafted
 from wend.console.scenario_flags import overlay_of_flags
-from wend.console.show import compiling, facts, output, stoppable
 from wend.console.spark_options import Conf, Master, Ship
+from wend.console.terminal import compiling, facts_table, output_console, stoppable
 from wend.model.errors import ConfigError
 from wend.model.flows import known_peers
 from wend.model.rates import parse_rate
 
 if TYPE_CHECKING:
-    from wend.pipeline.candidate_paths import Targets
+    from wend.pipeline.paths_job import Targets
     from wend.planning.flow_network import CsrGraph
     from wend.topology.graph import Overlay
 
@@ -58,7 +58,7 @@ def data_paths(
     """Find the K shortest paths without a common bottleneck, from each source to every other peer."""
     import numpy as np
 
-    from wend.pipeline.candidate_paths import is_large
+    from wend.pipeline.paths_job import is_large
     from wend.planning.flow_network import FlowNetwork
 
     if k < 1:
@@ -67,15 +67,15 @@ def data_paths(
     overlay = overlay_of_flags(topology, peers, degree, seed)
     graph = FlowNetwork(overlay, link=parse_rate(link_capacity, "--link-capacity")).graph
     everyone = np.arange(overlay.peers, dtype=np.int32)
-    targets = {source: everyone[everyone != source] for source in _sources(sources, overlay)}
+    targets = {source: everyone[everyone != source] for source in _parse_sources(sources, overlay)}
     on_spark = spread is SparkChoice.SPARK or (spread is SparkChoice.AUTO and is_large(graph, targets, k))
     began = time.perf_counter()
     with stoppable("nothing was written"), drafted(out) as (draft, scratch):
         if on_spark:
-            count = _on_spark(graph, targets, k, draft, scratch, master, conf, ship)
+            count = _write_on_spark(graph, targets, k, draft, scratch, master, conf, ship)
         else:
             with compiling():
-                count = _here(graph, targets, k, draft)
+                count = _write_locally(graph, targets, k, draft)
     took_s = time.perf_counter() - began
     about = {"paths": count, "sources": len(targets), "k": k, "on_spark": on_spark, "seconds": took_s, "out": str(out)}
     if as_json:
@@ -83,10 +83,10 @@ def data_paths(
         return
     where = f"on {master or 'Spark'}" if on_spark else "in this process"
     rows = [("sources", str(len(targets)), ""), ("paths", f"{count:,}", where), ("time", f"{took_s:.1f} s", "")]
-    output().print(facts(f"Paths: {out}", rows))
+    output_console().print(facts_table(f"Paths: {out}", rows))
 
 
-def _sources(text: str | None, overlay: "Overlay") -> list[int]:
+def _parse_sources(text: str | None, overlay: "Overlay") -> list[int]:
     if text is None:
         return list(range(overlay.peers))
     known = known_peers(overlay.names)
@@ -99,16 +99,16 @@ def _sources(text: str | None, overlay: "Overlay") -> list[int]:
     return sorted(set(chosen))
 
 
-def _here(graph: "CsrGraph", targets: "Targets", k: int, draft: Path) -> int:
+def _write_locally(graph: "CsrGraph", targets: "Targets", k: int, draft: Path) -> int:
     from pyarrow import parquet
 
-    from wend.pipeline.candidate_paths import SCHEMA, paths_here
+    from wend.pipeline.paths_job import SCHEMA, find_paths_locally
 
     count = 0
     try:
         draft.mkdir()
         with parquet.ParquetWriter(draft / "paths.parquet", SCHEMA) as file:
-            for batch in paths_here(graph, targets, k):
+            for batch in find_paths_locally(graph, targets, k):
                 file.write_batch(batch)
                 count += batch.num_rows
     except OSError as error:
@@ -116,7 +116,7 @@ def _here(graph: "CsrGraph", targets: "Targets", k: int, draft: Path) -> int:
     return count
 
 
-def _on_spark(
+def _write_on_spark(
     graph: "CsrGraph",
     targets: "Targets",
     k: int,
@@ -126,9 +126,9 @@ def _on_spark(
     conf: list[str] | None,
     ship: bool,
 ) -> int:
-    from wend.pipeline.candidate_paths import write_paths
+    from wend.pipeline.paths_job import write_paths
     from wend.pipeline.spark.session import spark_session
-    from wend.pipeline.spark.task_errors import plain_errors
+    from wend.pipeline.spark.task_errors import translated_errors
 
-    with plain_errors(), spark_session(master, conf=conf, ship=ship) as spark:
+    with translated_errors(), spark_session(master, conf=conf, ship=ship) as spark:
         return write_paths(spark, graph, targets, k, draft, scratch)

@@ -8,8 +8,8 @@ import typer
 
 from wend.console.options import Json
 from wend.console.outputs import check_file, check_resumable, write_text
-from wend.console.show import columns, counted, names_in, output, stoppable
 from wend.console.spark_options import FAILED_RUNS, RESUMES, Conf, Master, Ship, TimeLimit
+from wend.console.terminal import column_table, count_text, output_console, split_names, stoppable
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND, parse_duration
 
@@ -46,13 +46,13 @@ def data_replay(
     """Play recorded windows in the simulator, under each strategy and setting."""
     from wend.pipeline.spark.session import spark_session
     from wend.pipeline.storage.versioned_tables import read_table
-    from wend.pipeline.telemetry.publications import RecordedPublications
-    from wend.pipeline.telemetry.recordings import read_workload, recordings
-    from wend.pipeline.telemetry.replays import replay, save_replays, variants
+    from wend.pipeline.telemetry.recorded_publications import RecordedPublications
+    from wend.pipeline.telemetry.recordings import make_recordings, read_workload
+    from wend.pipeline.telemetry.replays import make_variants, run_replays, save_replays
 
     # Find mistakes before Spark starts.
-    chosen = variants(names_in(strategies), names_in(redundancy))
-    more = _settings(settings or [])
+    chosen = make_variants(split_names(strategies), split_names(redundancy))
+    more = _parse_settings(settings or [])
     for name, count in (("--windows", windows), ("--seeds", seeds)):
         if count < 1:
             raise ConfigError(f"{name} must be 1 or more, got {count}")
@@ -60,19 +60,23 @@ def data_replay(
     limit_s = parse_duration(time_limit) / SECOND
     with stoppable(RESUMES), spark_session(master, conf=conf, ship=ship) as spark:
         tables = (read_table(spark, links, "links"), read_table(spark, links, "outages"))
-        played = recordings(*tables, read_workload(spark, workload), windows, RecordedPublications(spark, workload))
-        swept = replay(spark, played, chosen, out, seeds=seeds, settings=more, limit_s=limit_s, quiet=as_json)
+        played = make_recordings(
+            *tables, read_workload(spark, workload), windows, RecordedPublications(spark, workload)
+        )
+        swept = run_replays(spark, played, chosen, out, seeds=seeds, settings=more, limit_s=limit_s, quiet=as_json)
         save_replays(spark, swept, str(out))
     if as_json:
         about = {"windows": len(played), "variants": len(chosen), "runs": swept.runs, "ran": swept.ran}
         print(json.dumps({**about, "failures": swept.failures, "out": str(out)}))
     else:
-        variety = f"{counted(len(played), 'window')}, {counted(len(chosen), 'variant')}"
+        variety = f"{count_text(len(played), 'window')}, {count_text(len(chosen), 'variant')}"
         bad = f", {len(swept.failures)} of them failed" if swept.failures else ""
-        output().print(f"{variety}: {counted(swept.runs, 'run')}, {swept.ran} of them now{bad}", markup=False)
+        output_console().print(
+            f"{variety}: {count_text(swept.runs, 'run')}, {swept.ran} of them now{bad}", markup=False
+        )
         for failure in swept.failures[:3]:
-            output().print(f"failed: {failure['strategy']}: {failure['error']}", markup=False, soft_wrap=True)
-        output().print(f"wend data recommend {out} says what follows from them", markup=False, soft_wrap=True)
+            output_console().print(f"failed: {failure['strategy']}: {failure['error']}", markup=False, soft_wrap=True)
+        output_console().print(f"wend data recommend {out} says what follows from them", markup=False, soft_wrap=True)
     if swept.failures:
         raise typer.Exit(FAILED_RUNS)
 
@@ -93,7 +97,7 @@ def data_recommend(
     import msgspec
 
     from wend.pipeline.storage.versioned_tables import read_table
-    from wend.pipeline.telemetry.recommendation import picture as drawn
+    from wend.pipeline.telemetry.recommendation import draw_recommendation as drawn
     from wend.pipeline.telemetry.recommendation import recommend
 
     if picture is not None:
@@ -104,8 +108,8 @@ def data_recommend(
     if as_json:
         print(json.dumps(msgspec.to_builtins(recommendation)))
         return
-    console = output()
-    console.print(_table(recommendation))
+    console = output_console()
+    console.print(_recommendation_table(recommendation))
     console.print()
     console.print(recommendation.paragraph, markup=False)
     console.print("\nIn the file of each peer:\n", markup=False)
@@ -115,24 +119,24 @@ def data_recommend(
         console.print(f"\npicture: {picture}", markup=False, soft_wrap=True)
 
 
-def _table(recommendation: "Recommendation") -> "Table":
+def _recommendation_table(recommendation: "Recommendation") -> "Table":
     heads = ("on time %", "behind", "recorded", "delivered", "packets", "p99 ms")
-    table = columns("strategy", *heads, left=("strategy",))
+    table = column_table("strategy", *heads, left=("strategy",))
     for one in recommendation.ranked:
         table.add_row(
-            one.variant.name, _with_half(one.on_time, 100), _with_half(one.behind, 100),
+            one.variant.name, _interval_text(one.on_time, 100), _interval_text(one.behind, 100),
             "–" if one.recorded is None else f"{100 * one.recorded:.2f}", f"{100 * one.delivery.mean:.2f}",
             f"{one.packets.mean:.2f}", "–" if one.delay_p99_ms is None else f"{one.delay_p99_ms:.0f}",
         )  # fmt: skip
     return table
 
 
-def _with_half(value: "MeanInterval", factor: float) -> str:
+def _interval_text(value: "MeanInterval", factor: float) -> str:
     half = "" if value.half is None else f" ±{factor * value.half:.2f}"
     return f"{factor * value.mean:.2f}{half}"
 
 
-def _settings(texts: list[str]) -> dict[str, Any]:
+def _parse_settings(texts: list[str]) -> dict[str, Any]:
     """Check the settings of the command line."""
     from wend.drivers.settings import known_settings, unknown
 

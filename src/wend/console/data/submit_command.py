@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 
 from wend.console.options import Json
-from wend.console.show import messages, output
 from wend.console.spark_options import Conf
+from wend.console.terminal import message_console, output_console
 from wend.model.errors import ConfigError
 
-HELP = """Print the spark-submit command for a job, or run it.
+SUBMIT_HELP = """Print the spark-submit command for a job, or run it.
 
 For example: `wend data submit --master spark://host:7077 match --events E --subscriptions S --out DIR`.
 
@@ -57,19 +57,19 @@ def data_submit(
     size = write_archive(archive, dependencies)
     script = archive.with_name(f"{archive.stem}-job.py")
     write_script(script)
-    command = submit_command(archive, script, words, master, conf or (), _options(option or []))
+    command = submit_command(archive, script, words, master, conf or (), _submit_options(option or []))
     names = ", ".join(each.name for each in dependencies.pure)
     about = f"{archive} has Wend and {names} ({size / 1e6:.1f} MB). Workers need: {' '.join(dependencies.compiled)}"
     if as_json:
         print(json.dumps({"command": command, "zip": str(archive), "compiled": list(dependencies.compiled)}))
     elif not run:
-        messages().print(about, style="bright_black", markup=False, soft_wrap=True)
-        output().print(shlex.join(command), markup=False, soft_wrap=True)
+        message_console().print(about, style="bright_black", markup=False, soft_wrap=True)
+        output_console().print(shlex.join(command), markup=False, soft_wrap=True)
     if run:
         raise typer.Exit(subprocess.run(command, env=submit_environment(), check=False).returncode)
 
 
-def _options(given: list[str]) -> list[str]:
+def _submit_options(given: list[str]) -> list[str]:
     words = []
     for each in given:
         name, equals, value = each.partition("=")

@@ -7,8 +7,8 @@ import typer
 
 from wend.console.options import Json
 from wend.console.outputs import check_file, check_resumable
-from wend.console.show import stoppable
-from wend.console.spark_options import FAILED_RUNS, RESUMES, Conf, Master, Ship, TimeLimit, limit_s
+from wend.console.spark_options import FAILED_RUNS, RESUMES, Conf, Master, Ship, TimeLimit, parse_time_limit
+from wend.console.terminal import stoppable
 from wend.model.errors import ConfigError
 
 _SCENARIOS = r"TOML with \[base] and \[sweep] (lists: all combinations), or JSON lines."
@@ -24,17 +24,17 @@ def data_sweep(
     as_json: Json = False,
 ) -> None:
     """Run many scenarios on Spark, each once. After an interruption, the same command resumes the sweep."""
-    from wend.console import sweeps
+    from wend.console.data import sweep_results
     from wend.drivers.settings import outside_plugins
     from wend.drivers.sim import STRATEGIES, known
-    from wend.pipeline.code_hash import outside
+    from wend.pipeline.code_hash import outside_sources
     from wend.pipeline.scenario_files import load_scenarios
     from wend.pipeline.spark.session import spark_session
-    from wend.pipeline.sweeps.seed_means import by_setting
+    from wend.pipeline.sweeps.seed_means import means_by_setting
     from wend.pipeline.sweeps.simulations import SIMULATIONS
     from wend.pipeline.sweeps.sweep import sweep
 
-    most_s = limit_s(time_limit)
+    most_s = parse_time_limit(time_limit)
     runs = load_scenarios(scenarios)
     strategies = dict.fromkeys(scenario.strategy for scenario in runs)
     for name in strategies:
@@ -46,13 +46,13 @@ def data_sweep(
     place = out / f"{scenarios.stem}-means.csv"
     check_file(place, say=False)
     plugins = dict.fromkeys(name for run in runs for name in outside_plugins(run.chosen))
-    beside = list(dict.fromkeys(file for name in plugins for file in outside(name)))
+    beside = list(dict.fromkeys(file for name in plugins for file in outside_sources(name)))
     with stoppable(RESUMES), spark_session(master, conf=conf, ship=ship, beside=beside) as spark:
         swept = sweep(spark, SIMULATIONS, runs, scenarios.stem, out, limit_s=most_s, quiet=as_json)
-        rows = by_setting(swept.results, SIMULATIONS.averaged).toArrow().to_pylist()
+        rows = means_by_setting(swept.results, SIMULATIONS.averaged).toArrow().to_pylist()
         settings = swept.results.drop("seed").dropDuplicates(["setting"]).toArrow().to_pylist()
-    means = sweeps.Means(settings, rows)
-    sweeps.write_means(means, SIMULATIONS.averaged, place)
-    sweeps.say(swept, means, place, [name for name, _ in beside], as_json)
+    means = sweep_results.Means(settings, rows)
+    sweep_results.write_means(means, SIMULATIONS.averaged, place)
+    sweep_results.print_results(swept, means, place, [name for name, _ in beside], as_json)
     if swept.failures:
         raise typer.Exit(FAILED_RUNS)

@@ -14,8 +14,8 @@ import typer
 
 from wend.console.options import Json
 from wend.console.outputs import announce_folder, check_file, check_writable, write_text
-from wend.console.show import facts, messages, output, remark, stoppable
 from wend.console.spark_options import Conf, Master, MaxBad, Ship
+from wend.console.terminal import facts_table, message_console, output_console, print_remarks, stoppable
 from wend.model.errors import ConfigError
 from wend.model.units import MS, SECOND, parse_duration
 
@@ -88,7 +88,7 @@ def _job_command(made_by: "Callable[..., TelemetryJob]", without: tuple[str, ...
 
     def command(**given: Any) -> None:
         job = made_by(**{name: given.pop(name) for name in own})
-        _run(job, JobOptions(**given))
+        _run_job(job, JobOptions(**given))
 
     first = {name: common.pop(name) for name in ("segments", "out")}
     parameters = {
@@ -130,7 +130,7 @@ data_late = _job_command(_late_job)
 data_workload = _job_command(_workload_job, without=("picture",))
 
 
-def _run(job: "TelemetryJob", options: JobOptions) -> None:
+def _run_job(job: "TelemetryJob", options: JobOptions) -> None:
     from wend.pipeline.spark.session import spark_session
     from wend.pipeline.storage.input_tables import check_max_bad
     from wend.pipeline.storage.job_folders import local_path
@@ -142,17 +142,17 @@ def _run(job: "TelemetryJob", options: JobOptions) -> None:
         raise ConfigError("--drain and --checkpoint are for --follow")
     if options.follow and options.rebuild:
         raise ConfigError("--follow adds to the tables of a folder: --rebuild is for a batch")
-    listing = None if options.follow or local_path(options.segments) is None else _listed(None, options)
+    listing = None if options.follow or local_path(options.segments) is None else _list_segments(None, options)
     left = "the tables are as they were after the last update" if options.follow else "the tables are as they were"
     with stoppable(left), spark_session(options.master, conf=options.conf, ship=options.ship) as spark:
         if options.follow:
-            _follow(spark, job, options)
+            _run_follow(spark, job, options)
         else:
-            _batch(spark, job, options, listing or _listed(spark, options))
+            _run_batch(spark, job, options, listing or _list_segments(spark, options))
         if options.picture is not None:
             write_text(options.picture, job.picture(spark, options.out))
             if not options.as_json:
-                output().print(f"picture: {options.picture}", soft_wrap=True)
+                output_console().print(f"picture: {options.picture}", soft_wrap=True)
 
 
 def _check_places(segments: str, out: str, picture: Path | None) -> None:
@@ -172,12 +172,12 @@ def _check_places(segments: str, out: str, picture: Path | None) -> None:
         check_file(picture, ".svg")
 
 
-def _listed(spark: "SparkSession | None", options: JobOptions) -> "Listing":
+def _list_segments(spark: "SparkSession | None", options: JobOptions) -> "Listing":
     """The segments of a batch. Local ones are listed without Spark."""
-    from wend.pipeline.spark.task_errors import plain_errors
+    from wend.pipeline.spark.task_errors import translated_errors
     from wend.pipeline.telemetry.segment_listing import list_segments
 
-    with plain_errors(), nullcontext() if options.as_json else messages().status("listing segments"):
+    with translated_errors(), nullcontext() if options.as_json else message_console().status("listing segments"):
         listing = list_segments(spark, options.segments)
     if not listing.files:
         others = f"; it has {listing.others} other files" if listing.others else ""
@@ -185,48 +185,48 @@ def _listed(spark: "SparkSession | None", options: JobOptions) -> "Listing":
     return listing
 
 
-def _batch(spark: "SparkSession", job: "TelemetryJob", options: JobOptions, listing: "Listing") -> None:
+def _run_batch(spark: "SparkSession", job: "TelemetryJob", options: JobOptions, listing: "Listing") -> None:
     from wend.pipeline.telemetry.updates import run_update
 
-    with nullcontext() if options.as_json else messages().status(f"reading {len(listing.files):,} files"):
+    with nullcontext() if options.as_json else message_console().status(f"reading {len(listing.files):,} files"):
         summary = run_update(spark, options.out, job, listing.files, max_bad=options.max_bad, rebuild=options.rebuild)
     assert summary is not None
-    _say(job.name, summary, options.as_json, listing.others)
+    _print_summary(job.name, summary, options.as_json, listing.others)
 
 
-def _follow(spark: "SparkSession", job: "TelemetryJob", options: JobOptions) -> None:
+def _run_follow(spark: "SparkSession", job: "TelemetryJob", options: JobOptions) -> None:
     from wend.pipeline.telemetry.follow import follow
 
     if not options.as_json:
-        messages().print(f"following {options.segments}; Ctrl-C ends it", soft_wrap=True)
+        message_console().print(f"following {options.segments}; Ctrl-C ends it", soft_wrap=True)
     updates = 0
 
     def report(summary: "UpdateSummary") -> None:
         nonlocal updates
         updates += 1
-        (_json_line if options.as_json else _line)(summary)
+        (_print_json if options.as_json else _print_line)(summary)
 
     checkpoint = options.checkpoint or f"{options.out.rstrip('/')}/checkpoint"
     follow(spark, options.segments, options.out, job, checkpoint=checkpoint, drain=options.drain, report=report)
     if options.drain and not updates and not options.as_json:
-        messages().print(f"{options.segments} has no segment that the stream has not used yet", soft_wrap=True)
+        message_console().print(f"{options.segments} has no segment that the stream has not used yet", soft_wrap=True)
 
 
-def _json_line(summary: "UpdateSummary") -> None:
+def _print_json(summary: "UpdateSummary") -> None:
     print(json.dumps(msgspec.to_builtins(summary)), flush=True)
 
 
-def _line(summary: "UpdateSummary") -> None:
+def _print_line(summary: "UpdateSummary") -> None:
     """One line for an update of a stream."""
     rows = ", ".join(f"{name} {count:,}" for name, count in summary.results.items())
     bad = f", quarantined {summary.quarantined:,}" if summary.quarantined else ""
     now = time.strftime("%H:%M:%S")
     new = f"{summary.segments:,} segments, {summary.rows:,} rows, {summary.copies:,} copies"
     print(f"{now} {new}{bad}; {rows}", flush=True)
-    remark(summary.remarks)
+    print_remarks(summary.remarks)
 
 
-def _say(name: str, summary: "UpdateSummary", as_json: bool, others: int) -> None:
+def _print_summary(name: str, summary: "UpdateSummary", as_json: bool, others: int) -> None:
     if as_json:
         print(json.dumps({**msgspec.to_builtins(summary), "others": others}))
         return
@@ -246,8 +246,8 @@ def _say(name: str, summary: "UpdateSummary", as_json: bool, others: int) -> Non
         what = f"{summary.unreadable:,} segments among them; table _quarantine has the reasons"
         rows.append(("quarantined", f"{summary.quarantined:,}", what))
     rows.append(("time", f"{summary.seconds:.1f} s", f"version {summary.version}"))
-    output().print(facts(name.capitalize(), rows))
-    remark(summary.remarks)
+    output_console().print(facts_table(name.capitalize(), rows))
+    print_remarks(summary.remarks)
 
 
 def data_compact(
@@ -265,10 +265,10 @@ def data_compact(
 
     retain_ns = parse_duration(retain)
     if local_path(tables) is not None:
-        TableFolder(None, tables).required()
+        TableFolder(None, tables).require_newest()
     with stoppable("the tables are as they were"), spark_session(master, conf=conf) as spark:
         began = time.perf_counter()
-        with nullcontext() if as_json else messages().status("merging files"):
+        with nullcontext() if as_json else message_console().status("merging files"):
             result = compact(spark, tables, retain_ns=retain_ns)
         took_s = time.perf_counter() - began
     if as_json:
@@ -281,4 +281,4 @@ def data_compact(
         ("files removed", f"{result.files_removed:,}", "that no version names"),
         ("time", f"{took_s:.1f} s", f"version {result.version}"),
     ]
-    output().print(facts("Compacted", rows))
+    output_console().print(facts_table("Compacted", rows))

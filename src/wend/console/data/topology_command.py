@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wend.console.options import Json
-from wend.console.outputs import Overwrite, check_target
-from wend.console.show import compiling, facts, messages, output, percent, stoppable
+from wend.console.outputs import Overwrite, check_job_output
 from wend.console.spark_options import Conf, Master, Ship
+from wend.console.terminal import compiling, facts_table, message_console, output_console, percent, stoppable
 from wend.model.errors import ConfigError
 
 if TYPE_CHECKING:
     from wend.topology.traceroute_records import Truth
 
-HELP = """Infer the underlay from traceroute records.
+TOPOLOGY_HELP = """Infer the underlay from traceroute records.
 
 Records are Parquet, a file or a folder: source and target (peers, long), time_ns (long), hops (array of addresses,
 null if no router answered) and reached (boolean). Records may be incomplete and contradict each other.
@@ -53,8 +53,8 @@ def data_topology(
 ) -> None:
     """Infer the underlay from traceroute records."""
     from wend.pipeline.spark.session import spark_session
-    from wend.pipeline.spark.task_errors import plain_errors
-    from wend.pipeline.storage.job_folders import drafted, local_path
+    from wend.pipeline.spark.task_errors import translated_errors
+    from wend.pipeline.storage.job_folders import job_output, local_path
 
     if (records is None) == (synthetic is None):
         raise ConfigError("give either --records PATH or --synthetic N")
@@ -62,26 +62,26 @@ def data_topology(
     for name, value in numbers.items():
         if value is not None and value < 1:
             raise ConfigError(f"{name} must be at least 1, got {value}")
-    check_target(out, overwrite, *([] if records is None else [records]))
+    check_job_output(out, overwrite, *([] if records is None else [records]))
     _check_places(records, out)
-    with stoppable("nothing was written"), plain_errors(), ExitStack() as stack:
+    with stoppable("nothing was written"), translated_errors(), ExitStack() as stack:
         truth, draft, folder = None, None, None
         if local_path(out) is not None:
             # Mistakes about the output and the generated records are found before Spark starts.
-            draft = stack.enter_context(drafted(None, out, overwrite=overwrite))
+            draft = stack.enter_context(job_output(None, out, overwrite=overwrite))
             folder = local_path(draft.result)
         if synthetic is not None and folder is not None:
             with compiling():
-                truth = _generated(folder / "records", synthetic, underlay, peers, degree, loss, anonymous, seed)
+                truth = _generate_records(folder / "records", synthetic, underlay, peers, degree, loss, anonymous, seed)
         spark = stack.enter_context(spark_session(master, conf=conf, ship=ship))
-        draft = draft or stack.enter_context(drafted(spark, out, overwrite=overwrite))
-        results = _infer(spark, records or f"{draft.result}/records", draft.result, least, most_links, overlap)
+        draft = draft or stack.enter_context(job_output(spark, out, overwrite=overwrite))
+        results = _infer_underlay(spark, records or f"{draft.result}/records", draft.result, least, most_links, overlap)
         if truth is not None and folder is not None:
-            results |= _scored(truth, folder / "links")
+            results |= _score_links(truth, folder / "links")
     if as_json:
         print(json.dumps({**results, "out": out}))
     else:
-        _say(results, out)
+        _print_results(results, out)
 
 
 def _check_places(records: str | None, out: str) -> None:
@@ -94,7 +94,7 @@ def _check_places(records: str | None, out: str) -> None:
         raise ConfigError(f"generated records need a local folder, not {out}")
 
 
-def _generated(
+def _generate_records(
     folder: Path, count: int, underlay: str, peers: int, degree: int, loss: float, anonymous: float, seed: int
 ) -> "Truth":
     from wend.topology.catalog import make
@@ -104,16 +104,16 @@ def _generated(
 
     placement = place(make(underlay, seed), peers, seed)
     overlay = scattered(placement, degree, seed)
-    messages().print(f"generating {count} records of {underlay}", style="bright_black")
+    message_console().print(f"generating {count} records of {underlay}", style="bright_black")
     return write_records(folder, placement, overlay.ends, count, seed=seed, flaws=Flaws(loss=loss, anonymous=anonymous))
 
 
-def _infer(spark: Any, records: str, out: str, least: int, most_links: int, overlap: bool) -> dict[str, Any]:
+def _infer_underlay(spark: Any, records: str, out: str, least: int, most_links: int, overlap: bool) -> dict[str, Any]:
     from wend.pipeline.storage.job_folders import literal_path
-    from wend.pipeline.underlay_inference import infer, read_records
+    from wend.pipeline.underlay_inference import infer_underlay, read_records
 
     began = time.perf_counter()
-    inferred = infer(read_records(spark, records), least=least, most_links=most_links)
+    inferred = infer_underlay(read_records(spark, records), least=least, most_links=most_links)
     inferred.links.write.parquet(f"{out}/links")
     links_s = time.perf_counter() - began
     if overlap:
@@ -134,7 +134,7 @@ def _infer(spark: Any, records: str, out: str, least: int, most_links: int, over
     }
 
 
-def _scored(truth: "Truth", folder: Path) -> dict[str, Any]:
+def _score_links(truth: "Truth", folder: Path) -> dict[str, Any]:
     from pyarrow import parquet
 
     from wend.topology.traceroute_records import score
@@ -150,7 +150,7 @@ def _scored(truth: "Truth", folder: Path) -> dict[str, Any]:
     }
 
 
-def _say(results: dict[str, Any], out: str) -> None:
+def _print_results(results: dict[str, Any], out: str) -> None:
     records, seconds = results["records"], results["links_s"]
     rows = [
         ("records", f"{records}", f"{records / seconds:,.0f} rows/s until the links were written, {seconds:.1f} s"),
@@ -164,4 +164,4 @@ def _say(results: dict[str, Any], out: str) -> None:
             ("recovered", percent(results["recovered"]), f"of {results['true_links']} links that traces crossed")
         )
         rows.append(("false", percent(results["false"]), "of the links found"))
-    output().print(facts(f"written to {out} in {results['all_s']:.1f} s", rows))
+    output_console().print(facts_table(f"written to {out} in {results['all_s']:.1f} s", rows))

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from wend.console.options import Json, stated
+from wend.console.options import Json, default_text
 from wend.console.outputs import check_page, check_resumable
-from wend.console.show import columns, messages, names_in, output
+from wend.console.terminal import column_table, message_console, output_console, split_names
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND, parse_duration
 
@@ -37,7 +37,8 @@ def bench(
         str | None, typer.Option(help="The systems to measure, separated by commas. By default, all.")
     ] = None,
     pf: Annotated[
-        str | None, typer.Option(help="Probabilities that a link is down, separated by commas." + stated(DEFAULT_PFS))
+        str | None,
+        typer.Option(help="Probabilities that a link is down, separated by commas." + default_text(DEFAULT_PFS)),
     ] = None,
     rate: Annotated[float, typer.Option(help="Events per second and topic.")] = 1.0,
     size_bytes: Annotated[int, typer.Option(help="Bytes of each event.")] = 64,
@@ -46,13 +47,13 @@ def bench(
         str, typer.Option(help="Numbers of the failure schedules of each topology, separated by commas.")
     ] = "1,2",
     duration: Annotated[
-        str | None, typer.Option(help="Length of a window." + stated("60s; shorter with --quick"))
+        str | None, typer.Option(help="Length of a window." + default_text("60s; shorter with --quick"))
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for finished cells.")] = DEFAULT_OUT,
     docs: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report to this file.")] = None,
     figures: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Folder for the figures of the report." + stated("figures, beside it")),
+        typer.Option(metavar="DIR", help="Folder for the figures of the report." + default_text("figures, beside it")),
     ] = None,
     report_only: Annotated[
         bool, typer.Option("--report-only", help="Report finished cells without measuring.")
@@ -65,51 +66,51 @@ def bench(
 
     matrix = Matrix(
         systems=chosen_systems(systems),
-        topologies=_numbers(topologies, int, "--topologies"),
-        failures=_numbers(failures, int, "--failures"),
+        topologies=_parse_numbers(topologies, int, "--topologies"),
+        failures=_parse_numbers(failures, int, "--failures"),
         rate_hz=rate,
         size_bytes=size_bytes,
     )
-    matrix = _changed(matrix, quick, pf, duration)
+    matrix = _resize_matrix(matrix, quick, pf, duration)
     if docs is not None:
         check_page(docs, figures)
     if not report_only:
         check_resumable(out, "cells")
     store = CellStore(out)
-    failed = 0 if report_only else _measure(matrix, store, messages())
+    failed = 0 if report_only else _measure(matrix, store, message_console())
     cells = store.load()
     if not report_only:
         keys = {settings.key() for settings in matrix.cells()}
         cells = [cell for cell in cells if cell.settings.key() in keys]
     if docs is not None:
         for path in write(cells, docs, figures):
-            messages().print(f"wrote {path}")
+            message_console().print(f"wrote {path}")
     if as_json:
-        print(json.dumps({_named(s): msgspec.to_builtins(rows(cells, s)) for s in setups(cells)}))
+        print(json.dumps({_setup_text(s): msgspec.to_builtins(rows(cells, s)) for s in setups(cells)}))
     else:
         for setup in setups(cells):
-            for table in _tables(_named(setup), rows(cells, setup)):
-                output().print(table)
+            for table in _tables(_setup_text(setup), rows(cells, setup)):
+                output_console().print(table)
     if failed:
         raise ConfigError(f"{failed} cells could not be measured; run the same command to try them again")
 
 
-def _changed(matrix: "Matrix", quick: bool, pf: str | None, duration: str | None) -> "Matrix":
+def _resize_matrix(matrix: "Matrix", quick: bool, pf: str | None, duration: str | None) -> "Matrix":
     """The matrix with the options that change its size."""
     from wend.lab.bench.matrix import quick as shortened
 
     if quick:
         matrix = msgspec.structs.replace(shortened(matrix), pfs=(0.06,))
     if pf is not None:
-        matrix = msgspec.structs.replace(matrix, pfs=_numbers(pf, float, "--pf"))
+        matrix = msgspec.structs.replace(matrix, pfs=_parse_numbers(pf, float, "--pf"))
     if duration is not None:
         matrix = msgspec.structs.replace(matrix, duration_s=parse_duration(duration) / SECOND)
     return matrix
 
 
-def _numbers(text: str, kind: Any, flag: str) -> tuple[Any, ...]:
+def _parse_numbers(text: str, kind: Any, flag: str) -> tuple[Any, ...]:
     try:
-        numbers = tuple(dict.fromkeys(map(kind, names_in(text))))
+        numbers = tuple(dict.fromkeys(map(kind, split_names(text))))
     except ValueError:
         raise ConfigError(f"{flag} is a list of numbers, separated by commas, not {text!r}") from None
     if not numbers:
@@ -117,7 +118,7 @@ def _numbers(text: str, kind: Any, flag: str) -> tuple[Any, ...]:
     return numbers
 
 
-def _named(setup: tuple[float, int]) -> str:
+def _setup_text(setup: tuple[float, int]) -> str:
     return f"{setup[0]:g} events/s per topic, {setup[1]} bytes"
 
 
@@ -199,7 +200,7 @@ def _tables(setup: str, summaries: list[Any]) -> "Iterator[RenderableType]":
     left_out = {"Pf", "worlds", "±", "control", "p50"}
     heads = [name for name in HEAD if name not in left_out]
     for pf in sorted({row.pf for row in summaries}):
-        table = columns(*heads, left=("system",), title=f"Pf {pf:g}, {setup}")
+        table = column_table(*heads, left=("system",), title=f"Pf {pf:g}, {setup}")
         for row in summaries:
             if row.pf == pf:
                 cells = [cell for name, cell in zip(HEAD, line(row), strict=True) if name not in left_out]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wend.console.options import Json
-from wend.console.show import columns, messages, output
+from wend.console.terminal import column_table, message_console, output_console
 from wend.model.choices import DEFAULT_STRATEGY
 from wend.model.errors import ConfigError
 
@@ -38,22 +38,22 @@ def bottleneck(
     for name in chosen:
         if name not in EXPERIMENTS:
             raise ConfigError(f"there is no experiment {name!r}: choose from {', '.join(EXPERIMENTS)}")
-    setup = BottleneckSetup(strategy, tuple(map(_setting, settings or ())), seconds, seed)
+    setup = BottleneckSetup(strategy, tuple(map(_parse_setting, settings or ())), seconds, seed)
     results = []
     for name in EXPERIMENTS:
         if name in chosen:
-            with messages().status(f"{name} ..."):
+            with message_console().status(f"{name} ..."):
                 results.append(run(name, setup))
     if as_json:
         print(json.dumps({"setup": msgspec.to_builtins(setup), "results": msgspec.to_builtins(results)}))
     else:
-        output().print(_table(results))
+        output_console().print(_table(results))
         for one in results:
-            if line := _besides(one):
-                output().print(f"{one.experiment}: {line}", style="bright_black")
+            if line := _extra_metrics(one):
+                output_console().print(f"{one.experiment}: {line}", style="bright_black")
 
 
-def _setting(text: str) -> tuple[str, str]:
+def _parse_setting(text: str) -> tuple[str, str]:
     """A line of a peer's file: numbers and truth values unchanged, anything else as text."""
     name, equals, value = text.partition("=")
     if not equals or not name:
@@ -65,7 +65,7 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _table(results: "list[BottleneckResult]") -> "RenderableType":
-    table = columns("", "load", "goodput", "on time", "of best", "queue p50", "p95", "downs", left=("",))
+    table = column_table("", "load", "goodput", "on time", "of best", "queue p50", "p95", "downs", left=("",))
     for one in results:
         table.add_row(
             one.experiment,
@@ -80,7 +80,7 @@ def _table(results: "list[BottleneckResult]") -> "RenderableType":
     return table
 
 
-def _besides(one: "BottleneckResult") -> str:
+def _extra_metrics(one: "BottleneckResult") -> str:
     """The metrics that only this experiment has."""
     if one.tcp_share is not None:
         return f"share beside TCP {one.tcp_share:.2f}"

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wend.console.lab import bench_command, bottleneck_command, replay_command
-from wend.console.options import Degree, Json, Peers, Pl, Seed, Topology, of
+from wend.console.options import Degree, Json, Peers, Pl, Seed, Topology, world_option
 from wend.console.outputs import check_file
 from wend.console.scenario_flags import read_scenario
-from wend.console.show import columns, counted, facts, output, remark
+from wend.console.terminal import column_table, count_text, facts_table, output_console, print_remarks
 from wend.model.errors import ConfigError, LabError
 from wend.model.rates import parse_rate
 from wend.model.units import MS, SECOND, parse_duration
@@ -50,9 +50,9 @@ def up(
     degree: Degree = None,
     seed: Seed = None,
     pl: Pl = None,
-    corruption: Annotated[float | None, of("corruption")] = None,
-    reordering: Annotated[float | None, of("reordering")] = None,
-    reordering_delay: Annotated[str | None, of("reordering_delay")] = None,
+    corruption: Annotated[float | None, world_option("corruption")] = None,
+    reordering: Annotated[float | None, world_option("reordering")] = None,
+    reordering_delay: Annotated[str | None, world_option("reordering_delay")] = None,
     link_capacity: Annotated[
         str | None,
         typer.Option(help="The capacity of links in each direction: 500kbit/s, 10Mbit/s. By default, no limit."),
@@ -79,9 +79,9 @@ def up(
     faults = {"corruption": corruption, "reordering": reordering, "reordering_delay": reordering_delay}
     scenario = read_scenario(flags | faults)
     length_ns = parse_duration(schedule_for)
-    rate_bps = 0 if link_capacity is None else _bits(link_capacity)
+    rate_bps = 0 if link_capacity is None else _parse_bits(link_capacity)
     overlay = build(scenario).overlay
-    remark(overlay.remarks)
+    print_remarks(overlay.remarks)
     forwarding = _routers(scenario, overlay, routers)
     begin = time.monotonic()
     network = Lab.up(
@@ -105,7 +105,7 @@ def up(
     if as_json:
         print(json.dumps(_as_json(network, took_s)))
     else:
-        _show_made(network, scenario, routes, took_s)
+        _print_lab(network, scenario, routes, took_s)
 
 
 @lab.command("run")
@@ -154,7 +154,7 @@ def status(name: Name = "lab", as_json: Json = False) -> None:
         links = [{**row, "up": row["link"] not in now.down} for row in _links(there.overlay, counters)]
         print(json.dumps({"name": name, "emulator": msgspec.to_builtins(now), "links": links}))
     else:
-        _show_status(there, now, counters)
+        _print_status(there, now, counters)
 
 
 @lab.command("down")
@@ -168,7 +168,7 @@ def down(name: Name = "lab", as_json: Json = False) -> None:
     if as_json:
         print(json.dumps({"name": name, "processes": removed.processes}))
         return
-    ended = f", {counted(removed.processes, 'process', 'processes')} in it ended" if removed.processes else ""
+    ended = f", {count_text(removed.processes, 'process', 'processes')} in it ended" if removed.processes else ""
     print(f"lab {name} is down{ended}")
 
 
@@ -188,7 +188,7 @@ def log(
     if as_json:
         print(json.dumps({"outages": len(outages), "out": str(out)}))
     else:
-        print(f"wrote {counted(len(outages), 'outage')} to {out}")
+        print(f"wrote {count_text(len(outages), 'outage')} to {out}")
 
 
 @lab.command("clean")
@@ -207,8 +207,9 @@ def clean_up(
     for lab_name in removed.labs:
         print(f"removed the remains of lab {lab_name}")
     if removed.labs:
-        processes = counted(removed.processes, "process", "processes")
-        print(f"{counted(len(removed.namespaces), 'namespace')}, {counted(removed.emulators, 'emulator')}, {processes}")
+        processes = count_text(removed.processes, "process", "processes")
+        namespaces, emulators = len(removed.namespaces), count_text(removed.emulators, "emulator")
+        print(f"{count_text(namespaces, 'namespace')}, {emulators}, {processes}")
     else:
         print("found no remains")
     for lab_name in removed.spared:
@@ -226,7 +227,7 @@ def _attach(name: str) -> "Lab":
     return Lab.attach(name)
 
 
-def _bits(text: str) -> int:
+def _parse_bits(text: str) -> int:
     rate = parse_rate(text, "--link-capacity")
     if not rate.bits or round(rate.value) < 1:
         raise ConfigError(f"--link-capacity of a lab is in bits and above 0: 500kbit/s, 10Mbit/s; got {text}")
@@ -253,7 +254,7 @@ def _as_json(network: "Lab", took_s: float) -> dict[str, Any]:
     return {"name": network.name, "folder": str(network.folder), "took_s": took_s, "nodes": nodes, "links": links}
 
 
-def _show_made(network: "Lab", scenario: "Scenario", routes: str, took_s: float) -> None:
+def _print_lab(network: "Lab", scenario: "Scenario", routes: str, took_s: float) -> None:
     delays = [link.delay_ns / MS for link in network.overlay.links]
     first, last = network.hosts[0], network.hosts[-1]
     named = "" if network.name == "lab" else f"--name {network.name} "
@@ -265,35 +266,35 @@ def _show_made(network: "Lab", scenario: "Scenario", routes: str, took_s: float)
     ]
     if len(network.nodes) > len(network.hosts):
         rows.insert(1, ("routers", f"{len(network.nodes) - len(network.hosts)}", "forward only"))
-    output().print(facts(f"lab {network.name}", rows))
-    output().print(f"try: wend lab run {named}{first.number} -- ping -c 3 {last.address}", style="bright_black")
+    output_console().print(facts_table(f"lab {network.name}", rows))
+    output_console().print(f"try: wend lab run {named}{first.number} -- ping -c 3 {last.address}", style="bright_black")
 
 
 def _links(overlay: "Overlay", counters: "Sequence[LinkCounter]") -> list[dict[str, Any]]:
     rows = [
-        {"link": i, "a": k.a, "b": k.b, "delay_ms": k.delay_ns / MS} | dict.fromkeys(_COUNTED, 0)
+        {"link": i, "a": k.a, "b": k.b, "delay_ms": k.delay_ns / MS} | dict.fromkeys(_COUNTER_NAMES, 0)
         for i, k in enumerate(overlay.links)
     ]
     for counter in counters:
-        for what in _COUNTED:
+        for what in _COUNTER_NAMES:
             rows[counter.link][what] += getattr(counter, what)
     return rows
 
 
-_COUNTED = ("packets", "bytes", "data", "down", "loss", "queue", "corrupted", "reordered")
+_COUNTER_NAMES = ("packets", "bytes", "data", "down", "loss", "queue", "corrupted", "reordered")
 
 
-def _show_status(there: "Lab", now: "EmulatorStatus", counters: "Sequence[LinkCounter]") -> None:
+def _print_status(there: "Lab", now: "EmulatorStatus", counters: "Sequence[LinkCounter]") -> None:
     names = there.overlay.names
     counted_as = ("packets", "data", "while down", "lost", "queue-full", "corrupted", "reordered")
-    table = columns("link", "ends", "delay", "state", *counted_as, left=("ends", "state"), wrapped=counted_as)
+    table = column_table("link", "ends", "delay", "state", *counted_as, left=("ends", "state"), wrapped=counted_as)
     for row in _links(there.overlay, counters):
         state = "[red]down[/]" if row["link"] in now.down else "up"
-        counts = [str(row[what]) for what in _COUNTED if what != "bytes"]
+        counts = [str(row[what]) for what in _COUNTER_NAMES if what != "bytes"]
         ends = f"{names[row['a']]}-{names[row['b']]}"
         table.add_row(str(row["link"]), ends, f"{row['delay_ms']:.1f} ms", state, *counts)
     late = f"packets leave {now.late_mean_ns / 1000:.0f} us late on average, at most {now.late_max_ns / MS:.2f} ms"
     cpu = f"the emulator used {now.cpu_ns / SECOND:.1f} s of CPU"
-    console = output()
+    console = output_console()
     console.print(table)
     console.print(f"{now.changes_ahead} scheduled changes; {late}; {cpu}", style="bright_black")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wend.console.options import Json
-from wend.console.show import columns, messages, output
+from wend.console.terminal import column_table, message_console, output_console
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -29,7 +29,7 @@ def replay(
     cells = sorted(CellStore(out).load(), key=lambda c: (c.settings.pf, c.settings.system, c.settings.failure_seed))
     replays = []
     for cell in cells:
-        with messages().status(f"{cell.settings.system}, Pf {cell.settings.pf:g}"):
+        with message_console().status(f"{cell.settings.system}, Pf {cell.settings.pf:g}"):
             played = play(cell)
         if played is not None:
             replays.append(played)
@@ -38,12 +38,12 @@ def replay(
     if as_json:
         print(json.dumps({"replays": [_as_json(one) for one in replays]}))
         return
-    output().print(_table(replays))
+    output_console().print(_table(replays))
     worst = max(replays, key=lambda one: abs(one.difference))
     apart = f"at most {abs(worst.difference):.2f} points apart ({worst.cell.settings.system})"
-    output().print(apart, style="bright_black")
-    for line in _detection(replays):
-        output().print(line, style="bright_black")
+    output_console().print(apart, style="bright_black")
+    for line in _detection_lines(replays):
+        output_console().print(line, style="bright_black")
 
 
 def _as_json(one: "Replay") -> dict[str, object]:
@@ -63,19 +63,19 @@ def _as_json(one: "Replay") -> dict[str, object]:
     }
 
 
-def _kind(one: "Replay") -> tuple[str, float, float]:
+def _replay_case(one: "Replay") -> tuple[str, float, float]:
     s = one.cell.settings
     return s.system, s.pf, s.rate_hz
 
 
-def _detection(replays: "list[Replay]") -> list[str]:
+def _detection_lines(replays: "list[Replay]") -> list[str]:
     """Detection time and control packets per system, beside the packets of BFD for the same detection time."""
     from statistics import mean
 
     lines = []
     looking = [one for one in replays if one.bfd_hz is not None]
-    for kind in sorted({_kind(one) for one in looking}):
-        mine = [one for one in looking if _kind(one) == kind]
+    for kind in sorted({_replay_case(one) for one in looking}):
+        mine = [one for one in looking if _replay_case(one) == kind]
         detection_ms = mean(one.known_ms or 0.0 for one in mine)
         control = mean(one.cell.traffic.control / one.cell.settings.duration_s for one in mine)
         two, three = (mean(one.bfd_hz[i] for one in mine if one.bfd_hz) for i in (0, 1))
@@ -90,7 +90,7 @@ def _detection(replays: "list[Replay]") -> list[str]:
 
 def _table(replays: "list[Replay]") -> "RenderableType":
     heads = ("system", "Pf", "rate", "world", "lab", "sim", "points", "data lab", "sim")
-    table = columns(*heads, left=("system",))
+    table = column_table(*heads, left=("system",))
     for one in replays:
         s, f = one.cell.settings, one.cell.metrics
         data = one.cell.traffic.data / max(1, f.expected)

@@ -20,7 +20,7 @@ def measured_links(tables: str, capacity: str | None, since_ns: int = 0) -> "Ove
     from wend.pipeline.storage.versioned_tables import read_table
     from wend.pipeline.telemetry.measured_network import measured_overlay
 
-    folder = _folder_of(tables, "links", "links")
+    folder = _find_folder(tables, "links", "links")
     each = None if capacity is None else parse_rate(capacity, "--link-capacity")
     if each is not None and not each.value > 0:
         raise ConfigError(f"--link-capacity must be above 0, got {capacity}")
@@ -33,7 +33,7 @@ def measured_workload(tables: str, names: Sequence[str]) -> "FlowWorkload":
     from wend.pipeline.telemetry.recordings import read_workload
     from wend.planning.flow_workload import workload_of
 
-    folder = _folder_of(tables, "workload", "flows")
+    folder = _find_folder(tables, "workload", "flows")
     return workload_of(measured_flows(read_workload(None, folder)), names, tables)
 
 
@@ -47,7 +47,7 @@ def parse_k(text: str) -> int | None:
         raise ConfigError(f"--k must be a number or auto, got {text!r}") from None
 
 
-def _folder_of(tables: str, job: str, table: str) -> str:
+def _find_folder(tables: str, job: str, table: str) -> str:
     """The folder that has a table: this one, or that of the job in it."""
     from wend.pipeline.storage.job_folders import local_path
     from wend.pipeline.storage.versioned_tables import TableFolder

@@ -15,7 +15,16 @@ from wend.console.outputs import Overwrite, check_file, check_out, drafted, writ
 from wend.console.plan import load_command, push_command, watch_command
 from wend.console.plan.measured_input import measured_links, measured_workload, parse_k
 from wend.console.scenario_flags import overlay_of_flags
-from wend.console.show import compiling, counted, facts, messages, output, percent, remark, stoppable
+from wend.console.terminal import (
+    compiling,
+    count_text,
+    facts_table,
+    message_console,
+    output_console,
+    percent,
+    print_remarks,
+    stoppable,
+)
 from wend.model.errors import ConfigError
 from wend.model.rates import Rate, parse_rate
 
@@ -125,13 +134,13 @@ def make(
         network = _network(overlay, link_capacity, peer_capacity)
     flows = _flows(workload, tables, network.names).with_deadline(by_default)
     begin = time.perf_counter()
-    doing = _working(f"planning {counted(len(flows), 'flow')} on {network.peers} peers", quiet=as_json)
+    doing = _planning_status(f"planning {count_text(len(flows), 'flow')} on {network.peers} peers", quiet=as_json)
     with stoppable("nothing was written"), doing, compiling():
         plan = make_plan(
             network, flows, objective, most_k, ranking=ranking, partial=partial, survive=survive, max_load=max_load,
             model=model,
         )  # fmt: skip
-    remark((*overlay.remarks, *_unlimited(network)))
+    print_remarks((*overlay.remarks, *_unlimited_links(network)))
     if out is not None:
         with drafted(out) as (draft, _):
             plan.write(draft)
@@ -139,7 +148,7 @@ def make(
     if as_json:
         print(json.dumps(_metrics(plan) | {"unwanted": flows.unwanted, "wall_s": wall_s}))
     else:
-        _print(plan, wall_s, out)
+        _print_plan(plan, wall_s, out)
 
 
 @group.command("workload")
@@ -170,7 +179,7 @@ def draw(
     if as_json:
         print(json.dumps({"flows": len(flows), "deliveries": flows.deliveries(), "out": str(out)}))
     else:
-        print(f"{counted(len(flows), 'flow')}, {flows.deliveries():g} deliveries per second, in {out}")
+        print(f"{count_text(len(flows), 'flow')}, {flows.deliveries():g} deliveries per second, in {out}")
 
 
 @group.command("show")
@@ -198,7 +207,7 @@ def show(
     if as_json:
         print(json.dumps(_metrics(plan) | {"picture": str(path)}))
     else:
-        _print(plan, None, path)
+        _print_plan(plan, None, path)
 
 
 @group.command("check")
@@ -226,11 +235,11 @@ def verify(
         print(json.dumps({"sound": not faults, "faults": faults}))
     elif faults:
         for fault in faults:
-            messages().print(f"wend: {folder}: {fault}", markup=False, soft_wrap=True)
+            message_console().print(f"wend: {folder}: {fault}", markup=False, soft_wrap=True)
     else:
         head = plan.head
         sizes = (head.flows, "flow"), (head.graphs, "delivery graph"), (len(plan.hops["peer"]), "hop")
-        output().print(f"sound: {', '.join(counted(*size) for size in sizes)}", markup=False)
+        output_console().print(f"sound: {', '.join(count_text(*size) for size in sizes)}", markup=False)
     if faults:
         raise typer.Exit(2)
 
@@ -244,18 +253,18 @@ def _flows(workload: Path | None, tables: str | None, names: tuple[str, ...]) ->
 def _network(overlay: "Overlay", link: str | None, peer: str | None) -> "FlowNetwork":
     from wend.planning.flow_network import AGGREGATE, FlowNetwork
 
-    each = None if link is None else _rate(link, "--link-capacity")
+    each = None if link is None else _parse_rate(link, "--link-capacity")
     unused = "changes nothing here: the topology states the capacity of every"
     if each is not None and all(min(e.capacity_msgs, e.capacity_bps) < inf for e in overlay.links):
-        remark([f"--link-capacity {unused} link"])
+        print_remarks([f"--link-capacity {unused} link"])
     if peer in (None, AGGREGATE):
         return FlowNetwork(overlay, link=each, peer=peer)
     if all(min(stated) < inf for stated in overlay.capacities):
-        remark([f"--peer-capacity {unused} peer"])
-    return FlowNetwork(overlay, link=each, peer=_rate(str(peer), "--peer-capacity"))
+        print_remarks([f"--peer-capacity {unused} peer"])
+    return FlowNetwork(overlay, link=each, peer=_parse_rate(str(peer), "--peer-capacity"))
 
 
-def _unlimited(network: "FlowNetwork") -> Iterator[str]:
+def _unlimited_links(network: "FlowNetwork") -> Iterator[str]:
     """A remark if some links have no capacity limit."""
     import numpy as np
 
@@ -264,7 +273,7 @@ def _unlimited(network: "FlowNetwork") -> Iterator[str]:
         yield f"{free} of {links} links {'states' if free == 1 else 'state'} no capacity: unlimited"
 
 
-def _rate(text: str, what: str) -> Rate:
+def _parse_rate(text: str, what: str) -> Rate:
     """Parse a rate above 0. It is checked even if the topology overrides it."""
     rate = parse_rate(text, what)
     if not rate.value > 0:
@@ -272,15 +281,15 @@ def _rate(text: str, what: str) -> Rate:
     return rate
 
 
-def _working(what: str, *, quiet: bool) -> Any:
+def _planning_status(what: str, *, quiet: bool) -> Any:
     from contextlib import nullcontext
 
-    console = messages()
+    console = message_console()
     return nullcontext() if quiet or not console.is_terminal else console.status(what)
 
 
-def _after_failures(plan: "Plan") -> list[tuple[str, str, str]]:
-    """What the plan promises after the failure of a link, and what that costs."""
+def _failure_rows(plan: "Plan") -> list[tuple[str, str, str]]:
+    """Rows about the plan after the failure of a link: the highest load, its price, and what moves."""
     head, failures = plan.head, plan.failures
     if not head.survive:
         return []
@@ -294,10 +303,10 @@ def _after_failures(plan: "Plan") -> list[tuple[str, str, str]]:
             percent(head.highest_load_failed),
             f"at most, of {where}; {price:.2f} x the load without one",
         ),
-        ("", "", f"{failures['moved'].mean():.1f} of {counted(head.flows, 'flow')} move, on average"),
+        ("", "", f"{failures['moved'].mean():.1f} of {count_text(head.flows, 'flow')} move, on average"),
     ]
     if cut := int((failures["cut"] > 0).sum()):
-        rows.append(("cut off", f"{cut}", f"of {counted(head.links, 'link')} leave receivers without any route"))
+        rows.append(("cut off", f"{cut}", f"of {count_text(head.links, 'link')} leave receivers without any route"))
     return rows
 
 
@@ -324,7 +333,7 @@ def _metrics(plan: "Plan") -> dict[str, Any]:
     return dict(metrics)
 
 
-def _print(plan: "Plan", wall_s: float | None, where: Path | None) -> None:
+def _print_plan(plan: "Plan", wall_s: float | None, where: Path | None) -> None:
     from wend.planning.plan_check import lost
     from wend.planning.plan_drawing import Utilisation
 
@@ -334,7 +343,7 @@ def _print(plan: "Plan", wall_s: float | None, where: Path | None) -> None:
         ("delivered", percent(head.delivered / head.wanted), f"{head.delivered:g} of {head.wanted:g} a second"),
         ("fullest", percent(head.highest_load), f"{percent(head.highest_load_single)} with single shortest paths"),
         ("", "", ", ".join(f"{name} {percent(share)}" for share, name, _ in full[:3])),
-        *_after_failures(plan),
+        *_failure_rows(plan),
         ("usage", f"{head.usage:g}", f"{head.usage_unit} on links; {head.usage_single:g} with single shortest paths"),
         (
             "delay",
@@ -342,7 +351,7 @@ def _print(plan: "Plan", wall_s: float | None, where: Path | None) -> None:
             f"on idle links, on average; {head.delay_ms_single:.1f} ms on single paths",
         ),
         *([("late", f"{head.late}", "receivers of flows miss their deadline even on idle links")] if head.late else []),
-        ("delivery graphs", f"{head.graphs}", f"for {counted(head.flows, 'flow')}"),
+        ("delivery graphs", f"{head.graphs}", f"for {count_text(head.flows, 'flow')}"),
     ]
     if head.partial:
         missing = lost(plan)
@@ -355,4 +364,4 @@ def _print(plan: "Plan", wall_s: float | None, where: Path | None) -> None:
         rows.append(("written", "", str(where)))
     if wall_s is not None:
         rows.append(("took", f"{wall_s:.2f} s", ""))
-    output().print(facts(f"{head.goal}, k = {head.k}, {head.peers} peers, {head.links} links", rows))
+    output_console().print(facts_table(f"{head.goal}, k = {head.k}, {head.peers} peers, {head.links} links", rows))

@@ -9,7 +9,7 @@ import typer
 
 from wend.console.options import Json
 from wend.console.peer_options import Keys, RootFile, TokenFile, key_options
-from wend.console.show import columns, counted, messages, output, percent
+from wend.console.terminal import column_table, count_text, message_console, output_console, percent
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND, parse_duration
 
@@ -58,20 +58,20 @@ def push(
     """Push a plan to its running peers. All follow it, or none. Exits with code 1 if it was rolled back."""
     from wend.model.plan import read_plan
 
-    urls = addresses(peer, peers, secured=any((keys, root, token)))
+    urls = peer_urls(peer, peers, secured=any((keys, root, token)))
     settings = push_settings(watch, before, tolerance, version)
     plan = read_plan(folder)
     check_sound(plan, folder)
     report = run_push(plan, urls, settings, key_options(keys, root, token), quiet=as_json)
     if as_json:
-        print(json.dumps(as_object(report)))
+        print(json.dumps(report_fields(report)))
     else:
-        show(report)
+        print_report(report)
     if not report.kept:
         raise typer.Exit(ROLLED_BACK)
 
 
-def addresses(options: list[str] | None, file: Path | None, *, secured: bool) -> list[str]:
+def peer_urls(options: list[str] | None, file: Path | None, *, secured: bool) -> list[str]:
     """The URLs of the peers, from options and from a file."""
     from wend.drivers.live.addressing.addresses import SCHEME, TLS_SCHEME, parse_urls
 
@@ -118,7 +118,7 @@ def run_push(
     import wend
     from wend.drivers.live.plans.push import push_plan
 
-    console = messages()
+    console = message_console()
     connect = partial(wend.connect, timeout=10.0, patience=5.0, **opened)
 
     def tell(sentence: str) -> None:
@@ -128,7 +128,7 @@ def run_push(
     return uvloop.run(push_plan(plan, urls, settings, connect, tell))
 
 
-def as_object(report: "PushReport") -> dict[str, Any]:
+def report_fields(report: "PushReport") -> dict[str, Any]:
     import msgspec
 
     fields: dict[str, Any] = msgspec.to_builtins(report)
@@ -139,9 +139,9 @@ def as_object(report: "PushReport") -> dict[str, Any]:
     return fields
 
 
-def show(report: "PushReport") -> None:
-    console, heads = output(), ("peer", "address", "before", "now")
-    table = columns(*heads, left=heads)
+def print_report(report: "PushReport") -> None:
+    console, heads = output_console(), ("peer", "address", "before", "now")
+    table = column_table(*heads, left=heads)
     for each in report.peers:
         former = plan_text(each.former, each.former_version)
         lost = each.peer in report.astray
@@ -152,7 +152,7 @@ def show(report: "PushReport") -> None:
     sentences = []
     if report.kept:
         sentences.append(
-            f"{counted(len(report.peers), 'peer')} follow plan {report.plan:08x}, version {report.version}."
+            f"{count_text(len(report.peers), 'peer')} follow plan {report.plan:08x}, version {report.version}."
         )
     else:
         sentences.append(f"Rolled back: {report.why}. The peers follow the plans that they followed before.")

@@ -57,10 +57,10 @@ def watch(
     as_json: Json = False,
 ) -> None:
     """Plan again whenever the workload or the links have changed enough, and push the plan with --push."""
-    from wend.console.plan.push_command import addresses, push_settings
+    from wend.console.plan.push_command import peer_urls, push_settings
     from wend.planning.models import parse_goal
 
-    urls = addresses(peer, peers, secured=any((keys, root, token))) if push else []
+    urls = peer_urls(peer, peers, secured=any((keys, root, token))) if push else []
     settings = push_settings(judge, before, tolerance)
     period_s = parse_duration(every) / SECOND
     last_ns = None if last is None else parse_duration(last)

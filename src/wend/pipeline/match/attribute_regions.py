@@ -38,16 +38,16 @@ MISSING, FALSE, FIRST_NUMBER = 0, 1, 3
 """The cells of an attribute, in order: missing, false, true, numbers, texts."""
 
 MAX_CUTS = {1: 64, 2: 24, 3: 10}
-FEWEST_CUTS = 3
+MIN_CUTS = 3
 """Cell bounds of each kind on an attribute, by the number of attributes of a plane: a few thousand cells at most."""
 
-COVER = 4
+MAX_REGIONS = 4
 MAX_PLANES = 12
-CANDIDATES = 5
-WEIGHED = 400
+MAX_COMBINED = 5
+MAX_RATED = 400
 """Planes of two and three attributes are built from the most selective attributes, and rated on some filters."""
 
-COPY = 0.02
+COPY_COST = 0.02
 """One more plane costs one more copy of every event. It must save events this share of all subscriptions."""
 
 EVERYWHERE = -1
@@ -152,7 +152,7 @@ class Plane:
         """Cover a box by a few regions; also return their share of the plane. Filters share boxes, so this caches."""
         covered = self._covers.get(box)
         if covered is None:
-            codes = self.space.cover(box, COVER)
+            codes = self.space.cover(box, MAX_REGIONS)
             covered = codes, sum(self.space.region(code).volume for code in codes) / self.space.whole.volume
             self._covers[box] = covered
         return covered
@@ -170,23 +170,23 @@ def required_values(wanted: Filter) -> dict[str, Values]:
     return {name: reduce(or_, (box[name] for box in boxes)) for name in sorted(names)}
 
 
-def planes_for(sample: Sequence[Filter], count: int) -> list[Plane]:
+def choose_planes(sample: Sequence[Filter], count: int) -> list[Plane]:
     """Choose the planes that leave the fewest comparisons. A plane is chosen if it saves more than its copy of the
     events costs.
 
     `count` is the number of filters. It decides how fine the regions are: each region should be worth an index."""
     regions = count / SLOTS
-    cuts = {size: min(most, max(FEWEST_CUTS, round(regions ** (1 / size)))) for size, most in MAX_CUTS.items()}
+    cuts = {size: min(most, max(MIN_CUTS, round(regions ** (1 / size)))) for size, most in MAX_CUTS.items()}
     filters = [required_values(one) for one in sample if one.conjunctions]
-    weighed = filters[:WEIGHED]
-    singles = [Plane([axis]) for axis in _axes(filters, cuts[1])]
+    weighed = filters[:MAX_RATED]
+    singles = [Plane([axis]) for axis in _make_axes(filters, cuts[1])]
     if not singles:
         return []
     gains = {plane.names[0]: float(np.sum(1 - _shares(plane, weighed))) for plane in singles}
-    best = sorted(gains, key=lambda name: (-gains[name], name))[:CANDIDATES]
+    best = sorted(gains, key=lambda name: (-gains[name], name))[:MAX_COMBINED]
     candidates = list(singles)
     for size in (2, 3):
-        coarser = {axis.name: axis for axis in _axes(filters, cuts[size])}
+        coarser = {axis.name: axis for axis in _make_axes(filters, cuts[size])}
         candidates += [Plane(coarser[name] for name in names) for names in itertools.combinations(sorted(best), size)]
     table = np.array([_shares(plane, weighed) for plane in candidates])
     chosen: list[int] = []
@@ -194,7 +194,7 @@ def planes_for(sample: Sequence[Filter], count: int) -> list[Plane]:
     while len(chosen) < MAX_PLANES:
         means = np.minimum(table, shares).mean(axis=1)
         first = int(np.argmin(means))
-        if shares.mean() - means[first] <= COPY:
+        if shares.mean() - means[first] <= COPY_COST:
             break
         chosen.append(first)
         shares = np.minimum(shares, table[first])
@@ -206,7 +206,7 @@ def _shares(plane: Plane, asked: list[dict[str, Values]]) -> NDArray[np.float64]
     return np.array([plane.cover(plane.box(wanted))[1] for wanted in asked])
 
 
-def _axes(asked: list[dict[str, Values]], most: int) -> list[AttributeAxis]:
+def _make_axes(asked: list[dict[str, Values]], most: int) -> list[AttributeAxis]:
     numbers: dict[str, list[float]] = {}
     texts: dict[str, list[str]] = {}
     for wanted in asked:
@@ -214,10 +214,13 @@ def _axes(asked: list[dict[str, Values]], most: int) -> list[AttributeAxis]:
             ends = (as_double(cut) for cut in values.numbers)
             numbers.setdefault(name, []).extend(end for end in ends if np.isfinite(end))
             texts.setdefault(name, []).extend(values.strings)
-    return [AttributeAxis(name, _spread(numbers[name], most), _spread(texts[name], most)) for name in sorted(numbers)]
+    return [
+        AttributeAxis(name, _pick_bounds(numbers[name], most), _pick_bounds(texts[name], most))
+        for name in sorted(numbers)
+    ]
 
 
-def _spread(ends: list[Any], most: int) -> tuple[Any, ...]:
+def _pick_bounds(ends: list[Any], most: int) -> tuple[Any, ...]:
     """At most `most` of the bounds, with equally many between any two."""
     ends = sorted(ends)
     if len(set(ends)) <= most:
@@ -236,7 +239,7 @@ class Region(NamedTuple):
     first: int = 0
 
 
-def regions_of(planes: Sequence[Plane], subscription: Filter) -> tuple[int, list[str]]:
+def choose_regions(planes: Sequence[Plane], subscription: Filter) -> tuple[int, list[str]]:
     """The plane and the regions of a filter. A filter that matches nothing has no region."""
     if not subscription.conjunctions:
         return EVERYWHERE, []
@@ -303,7 +306,7 @@ class Grid:
             yield np.full(len(met), row), met, True
 
 
-def reported_here(plane: Plane, code: str, events: Ints, subscriptions: Ints) -> NDArray[np.bool_]:
+def is_reported_here(plane: Plane, code: str, events: Ints, subscriptions: Ints) -> NDArray[np.bool_]:
     """Whether this region reports each pair, given the lowest corners of its event and of its subscription."""
     sides = np.array(plane.space.region(code).sides)
     shared = np.maximum(events, subscriptions)

@@ -20,21 +20,21 @@ from wend.matching.batch_index import BatchIndex
 from wend.matching.filters import Filter
 from wend.pipeline.code_hash import code_hash
 from wend.pipeline.match.mapped_pickle import dump_mapped, load_mapped
-from wend.pipeline.match.match_input import batch_of, parse_filters
+from wend.pipeline.match.match_input import attribute_batch, parse_filters
 from wend.pipeline.match.match_output import (
     BatchSize,
     count_rows,
+    id_pair_batches,
     id_type,
     output_schema,
-    pair_batches_of,
 )
 from wend.pipeline.spark.arrow_schema import spark_schema
 from wend.pipeline.spark.task_progress import READ, report_rows
 
-BLOCK = 50_000
+BLOCK_ROWS = 50_000
 """Subscriptions per file. Small blocks let more tasks compile at once; large blocks mean fewer index lookups."""
 
-_DECIDING = ("matching", "model", "pipeline/match/mapped_pickle.py")
+_BLOCK_PARTS = ("matching", "model", "pipeline/match/mapped_pickle.py")
 """The sources that decide the content of a block."""
 
 Block = tuple[pa.Array, BatchIndex]
@@ -44,21 +44,23 @@ def compile_blocks(subscriptions: DataFrame, count: int, folder: Path, kept: Pat
     """Compile `id`, `filter` into block files. Each `file` is a row, and so is each filter that cannot be read:
     `subscription`, `reason`. Blocks in the folder `kept` outlast the job, named after their content: a later job with
     the same subscriptions need not parse them again."""
-    blocks = max(1, -(-count // BLOCK))
+    blocks = max(1, -(-count // BLOCK_ROWS))
     spread = subscriptions.repartition(blocks, "id").sortWithinPartitions("id")
     schema = pa.schema({"file": pa.string(), "subscription": id_type(subscriptions), "reason": pa.string()})
-    key = None if kept is None else (str(kept.absolute()), code_hash(_DECIDING))
-    return spread.mapInArrow(partial(_compile, folder=str(folder), kept=key, schema=schema), spark_schema(schema))
+    key = None if kept is None else (str(kept.absolute()), code_hash(_BLOCK_PARTS))
+    return spread.mapInArrow(
+        partial(_compile_batches, folder=str(folder), kept=key, schema=schema), spark_schema(schema)
+    )
 
 
-def _compile(
+def _compile_batches(
     batches: Iterator[pa.RecordBatch], folder: str, kept: tuple[str, str] | None, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     task = TaskContext.get()
     assert task is not None
     place = Path(folder) / f"block-{task.partitionId()}"
     if kept is not None:
-        batches, place = _kept_place(batches, *kept)
+        batches, place = _stored_place(batches, *kept)
         if place.exists():
             ids, _ = load_mapped(place)
             yield pa.RecordBatch.from_pylist([{"file": str(place)}], schema=schema)
@@ -86,7 +88,7 @@ def _compile(
     yield pa.RecordBatch.from_pylist([{"file": str(place)}], schema=schema)
 
 
-def _kept_place(batches: Iterator[pa.RecordBatch], folder: str, code: str) -> tuple[Iterator[pa.RecordBatch], Path]:
+def _stored_place(batches: Iterator[pa.RecordBatch], folder: str, code: str) -> tuple[Iterator[pa.RecordBatch], Path]:
     """The same batches, and the file of a block with their content."""
     content, digest = [], blake2b(code.encode(), digest_size=16)
     for batch in batches:
@@ -96,13 +98,15 @@ def _kept_place(batches: Iterator[pa.RecordBatch], folder: str, code: str) -> tu
 
 
 @lru_cache(maxsize=1)
-def _blocks(folder: str, files: tuple[str, ...]) -> list[Block]:
+def _map_blocks(folder: str, files: tuple[str, ...]) -> list[Block]:
     """Map the block files once per worker process, which serves many tasks. The files of an earlier job are
     released."""
     return [load_mapped(Path(folder) / name) for name in files]  # an absolute name stays as it is
 
 
-def matches(events: DataFrame, subscriptions: DataFrame, folder: Path, files: list[str], *, count: bool) -> DataFrame:
+def match_events(
+    events: DataFrame, subscriptions: DataFrame, folder: Path, files: list[str], *, count: bool
+) -> DataFrame:
     """Match: `event`, `subscription`, a row for each match. With `count` also `matches`, a row for each event, and one
     for each subscription and task."""
     schema = output_schema(events, subscriptions, count=count)
@@ -113,19 +117,19 @@ def matches(events: DataFrame, subscriptions: DataFrame, folder: Path, files: li
 def pair_batches(
     batches: Iterator[pa.RecordBatch], folder: str, files: tuple[str, ...], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    blocks, done = _blocks(folder, files), 0
+    blocks, done = _map_blocks(folder, files), 0
     size = BatchSize(max((len(ids) for ids, _ in blocks), default=0))
     for batch in batches:
         start = 0
         while start < batch.num_rows:
             part = batch.slice(start, size.events)
             start += part.num_rows
-            events = batch_of(part.column("attributes"))
+            events = attribute_batch(part.column("attributes"))
             most = 0
             for ids, index in blocks:
                 offsets, matches = index.match_batch(events)
                 rows = np.repeat(np.arange(part.num_rows), np.diff(offsets))
-                yield from pair_batches_of(schema, part.column("id"), ids, rows, matches)
+                yield from id_pair_batches(schema, part.column("id"), ids, rows, matches)
                 most = max(most, len(matches))
             size.learn(part.num_rows, most)
         done += batch.num_rows
@@ -135,10 +139,10 @@ def pair_batches(
 def count_batches(
     batches: Iterator[pa.RecordBatch], folder: str, files: tuple[str, ...], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    blocks, done = _blocks(folder, files), 0
+    blocks, done = _map_blocks(folder, files), 0
     totals = [np.zeros(len(ids), np.int64) for ids, _ in blocks]
     for batch in batches:
-        events = batch_of(batch.column("attributes"))
+        events = attribute_batch(batch.column("attributes"))
         matches = np.zeros(batch.num_rows, np.int64)
         for (_, index), total in zip(blocks, totals, strict=True):
             of_events, of_subscriptions = index.count_batch(events)

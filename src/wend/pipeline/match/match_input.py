@@ -28,17 +28,17 @@ from wend.pipeline.storage.json_lines import (
     Id,
     decode_line,
     excerpt,
-    first_line,
-    is_lines,
-    line_table,
-    text_lines,
+    first_object,
+    is_json_lines,
+    json_table,
+    read_lines,
     validate_id,
 )
-from wend.pipeline.storage.parquet_tables import NUMBERS, parquet_of, require_columns
+from wend.pipeline.storage.parquet_tables import NUMBER_TYPES, read_parquet, require_columns
 
-BESIDE = ("publisher", "size_bytes", "weight", "time_ns")
-"""Columns that events may have beside `attributes`; `flows_of_matches.py` reads them."""
-_ENDS = ("low", "high", "low_open", "high_open")
+FLOW_COLUMNS = ("publisher", "size_bytes", "weight", "time_ns")
+"""Columns that events may have beside `attributes`; `flows_job.py` reads them."""
+_RANGE_FIELDS = ("low", "high", "low_open", "high_open")
 
 
 class EventLine(msgspec.Struct):
@@ -59,11 +59,11 @@ _attributes = msgspec.json.Decoder(dict[str, bool | int | float | str | Range | 
 
 def read_subscriptions(spark: SparkSession, path: str) -> InputTable:
     """Read subscriptions: `id` and `filter`."""
-    if is_lines(path):
-        lines = text_lines(spark, path)
-        text = isinstance(first_line(lines, path, "subscriptions")["id"], str)
-        return line_table(path, lines, partial(_subscription, text=text), line_fields(text, "filter"))
-    frame = parquet_of(spark, path)
+    if is_json_lines(path):
+        lines = read_lines(spark, path)
+        text = isinstance(first_object(lines, path, "subscriptions")["id"], str)
+        return json_table(path, lines, partial(_subscription_values, text=text), line_fields(text, "filter"))
+    frame = read_parquet(spark, path)
     require_columns(frame, path, "id", "filter")
     _check_id(frame, path)
     if frame.schema["filter"].dataType.simpleString() != "string":
@@ -73,14 +73,14 @@ def read_subscriptions(spark: SparkSession, path: str) -> InputTable:
 
 def read_events(spark: SparkSession, path: str) -> InputTable:
     """Read events: `id` and `attributes`."""
-    if is_lines(path):
-        return _event_lines(spark, path)
-    frame = parquet_of(spark, path)
+    if is_json_lines(path):
+        return _read_event_lines(spark, path)
+    frame = read_parquet(spark, path)
     require_columns(frame, path, "id")
     _check_id(frame, path)
     if _is_packed(frame):
         _check_packed(frame, path)
-        return check_column(parquet_table(path, frame, ["id", "attributes"]), unreadable)
+        return check_column(parquet_table(path, frame, ["id", "attributes"]), unreadable_reasons)
     fields = [field for field in frame.schema if field.name != "id"]
     if not fields:
         raise ConfigError(f"{path} has no column but id; events need attributes")
@@ -89,15 +89,15 @@ def read_events(spark: SparkSession, path: str) -> InputTable:
     columns = [F.col(f"`{field.name.replace('`', '``')}`").alias(field.name) for field in fields]
     table = parquet_table(path, frame, ["id", F.struct(*columns).alias("attributes")])
     has_ranges = any(field.dataType.typeName() == "struct" for field in fields)
-    return check_column(table, unreadable) if has_ranges else table
+    return check_column(table, unreadable_reasons) if has_ranges else table
 
 
-def _event_lines(spark: SparkSession, path: str) -> InputTable:
-    lines = text_lines(spark, path)
-    first = first_line(lines, path, "events")
+def _read_event_lines(spark: SparkSession, path: str) -> InputTable:
+    lines = read_lines(spark, path)
+    first = first_object(lines, path, "events")
     text, nested = isinstance(first["id"], str), isinstance(first.get("attributes"), dict)
     read = partial(_event_line_values, text=text, nested=nested)
-    return line_table(path, lines, read, line_fields(text, "attributes"))
+    return json_table(path, lines, read, line_fields(text, "attributes"))
 
 
 def _is_packed(frame: DataFrame) -> bool:
@@ -107,7 +107,7 @@ def _is_packed(frame: DataFrame) -> bool:
 
 
 def _check_packed(frame: DataFrame, path: str) -> None:
-    others = [name for name in frame.columns if name not in ("id", "attributes", *BESIDE)]
+    others = [name for name in frame.columns if name not in ("id", "attributes", *FLOW_COLUMNS)]
     if others:
         raise ConfigError(
             f"{path} has a column {others[0]} beside attributes: give attributes in one column, or each in its own"
@@ -124,7 +124,7 @@ def _check_id(frame: DataFrame, path: str) -> None:
         raise ConfigError(f"the column id of {path} holds {kind}; ids are integers or texts")
 
 
-_SCALARS = {*NUMBERS, "string", "boolean", "void"}
+_SCALARS = {*NUMBER_TYPES, "string", "boolean", "void"}
 
 
 def _check_type(kind: Any, name: str, path: str) -> None:
@@ -147,15 +147,15 @@ def _is_range(struct: Any) -> bool:
     ends = {field.name: field.dataType.simpleString() for field in struct}
     values = {ends[end] for end in ("low", "high") if end in ends}
     flags = {ends[end] for end in ("low_open", "high_open") if end in ends}
-    of_one_kind = bool(values) and (values <= NUMBERS or values == {"string"})
-    return of_one_kind and set(ends) <= set(_ENDS) and flags <= {"boolean"}
+    of_one_kind = bool(values) and (values <= NUMBER_TYPES or values == {"string"})
+    return of_one_kind and set(ends) <= set(_RANGE_FIELDS) and flags <= {"boolean"}
 
 
 def line_fields(text: bool, column: str) -> list[pa.Field]:
     return [pa.field("id", pa.string() if text else pa.int64()), pa.field(column, pa.string())]
 
 
-def _subscription(line: str, text: bool) -> tuple[Id, str]:
+def _subscription_values(line: str, text: bool) -> tuple[Id, str]:
     row = decode_line(_subscription_line, line)
     return validate_id(row.id, text), row.filter
 
@@ -187,32 +187,32 @@ def parse_filters(ids: pa.Array, texts: pa.Array) -> tuple[list[int], list[Filte
     return rows, filters, reasons
 
 
-def unreadable(attributes: pa.Array) -> list[str | None]:
+def unreadable_reasons(attributes: pa.Array) -> list[str | None]:
     """Why the attributes of each event cannot be read; None if they can."""
-    if _reason(attributes) is None:
+    if _unreadable_reason(attributes) is None:
         return [None] * len(attributes)
-    return [_reason(attributes.slice(row, 1)) for row in range(len(attributes))]
+    return [_unreadable_reason(attributes.slice(row, 1)) for row in range(len(attributes))]
 
 
-def _reason(attributes: pa.Array) -> str | None:
+def _unreadable_reason(attributes: pa.Array) -> str | None:
     try:
-        batch_of(attributes)
+        attribute_batch(attributes)
     except ConfigError as error:
         return str(error)
     return None
 
 
-def batch_of(attributes: pa.Array) -> Batch:
+def attribute_batch(attributes: pa.Array) -> Batch:
     """Convert the column `attributes` for the index."""
     if kinds.is_struct(attributes.type):
         names = [field.name for field in attributes.type]
         return Batch.of_columns(
-            len(attributes), {n: _column(n, c) for n, c in zip(names, attributes.flatten(), strict=True)}
+            len(attributes), {n: _column_values(n, c) for n, c in zip(names, attributes.flatten(), strict=True)}
         )
-    return Batch.of([_event(value) for value in attributes.to_pylist()])
+    return Batch.of([_event_attributes(value) for value in attributes.to_pylist()])
 
 
-def _event(value: Any) -> Attributes:
+def _event_attributes(value: Any) -> Attributes:
     if value is None:
         raise ConfigError(
             "an event has null for attributes: use an empty map or object for an event without attributes"
@@ -223,19 +223,19 @@ def _event(value: Any) -> Attributes:
         except msgspec.MsgspecError as error:
             raise ConfigError(f"cannot read the attributes {excerpt(value)} of an event: {error}") from None
     else:
-        attributes = {name: _range(name, one) if isinstance(one, dict) else one for name, one in value}
+        attributes = {name: _make_range(name, one) if isinstance(one, dict) else one for name, one in value}
     return {name: one for name, one in attributes.items() if one is not None}
 
 
-def _column(name: str, column: pa.Array) -> np.ndarray[Any, Any] | list[Value | None]:
+def _column_values(name: str, column: pa.Array) -> np.ndarray[Any, Any] | list[Value | None]:
     if kinds.is_struct(column.type):
-        return [None if value is None else _range(name, value) for value in column.to_pylist()]
+        return [None if value is None else _make_range(name, value) for value in column.to_pylist()]
     if column.null_count or not (kinds.is_integer(column.type) or kinds.is_floating(column.type)):
         return list(column.to_pylist())
     return np.asarray(column.to_numpy(zero_copy_only=False))
 
 
-def _range(name: str, value: dict[str, Any]) -> Value:
+def _make_range(name: str, value: dict[str, Any]) -> Value:
     """Convert a struct to a range; a range from a value to itself is that value."""
     low, high = value.get("low"), value.get("high")
     low_open, high_open = bool(value.get("low_open")), bool(value.get("high_open"))

@@ -22,26 +22,26 @@ from wend.matching.batch_index import BatchIndex
 from wend.matching.filters import Filter
 from wend.model.errors import ConfigError
 from wend.pipeline.match import broadcast_plan, partitioned_plan
-from wend.pipeline.match.attribute_regions import Plane, planes_for
+from wend.pipeline.match.attribute_regions import Plane, choose_planes
 from wend.pipeline.match.match_input import parse_filters, read_events, read_subscriptions
-from wend.pipeline.match.match_output import of_side, totals
-from wend.pipeline.spark.partitions import MAX_ROWS, cores, spread
-from wend.pipeline.spark.task_errors import plain_errors
-from wend.pipeline.spark.task_progress import READ, row_progress, rows_reported
+from wend.pipeline.match.match_output import side_counts, sum_counts
+from wend.pipeline.spark.partitions import MAX_ROWS, cores, spread_rows
+from wend.pipeline.spark.task_errors import translated_errors
+from wend.pipeline.spark.task_progress import READ, row_progress, sum_reported_rows
 from wend.pipeline.storage.input_tables import (
     MAX_BAD,
     SiftedTable,
     check_max_bad,
     check_share,
-    locate,
+    quarantine_rows,
     sift,
     write_quarantine,
 )
-from wend.pipeline.storage.job_folders import JobFolders, Target, drafted, literal_path
+from wend.pipeline.storage.job_folders import JobFolders, Target, job_output, literal_path
 
 PlanName = Literal["broadcast", "partitioned"]
 PLANS = ("auto", "broadcast", "partitioned")
-SAMPLE = 4096
+SAMPLE_ROWS = 4096
 TASK_MEMORY_MB = 1024
 
 
@@ -84,19 +84,19 @@ class MatchJob:
             self.subscription_count = int(self.sifted.seen["rows"])
             self.event_count = int(self.sifted_events.seen["rows"])
             self.cores = cores(spark)
-            self.events = spread(self.events, self.event_count, int(self.sifted_events.seen["tasks"]), self.cores)
-            self.sample = _sample(self.subscriptions)
+            self.events = spread_rows(self.events, self.event_count, int(self.sifted_events.seen["tasks"]), self.cores)
+            self.sample = _sample_filters(self.subscriptions)
 
     @contextmanager
     def timed(self, what: str) -> Iterator[None]:
         start = time.perf_counter()
-        with plain_errors():
+        with translated_errors():
             yield
         self.seconds[what] = round(time.perf_counter() - start, 3)
 
     @cached_property
     def planes(self) -> list[Plane]:
-        return planes_for(self.sample, self.subscription_count)
+        return choose_planes(self.sample, self.subscription_count)
 
     def plan(self, choice: str = "auto", task_memory_mb: int = TASK_MEMORY_MB) -> MatchPlan:
         check_plan(choice, task_memory_mb)
@@ -127,61 +127,65 @@ class MatchJob:
             index.mkdir(parents=True, exist_ok=True)
         self.index = index
         self.seconds = {"survey": self.seconds["survey"]}
-        with drafted(self.spark, out, overwrite=overwrite, scratch=scratch) as draft:
-            answer = self._broadcast if plan.name == "broadcast" else self._partitioned
+        with job_output(self.spark, out, overwrite=overwrite, scratch=scratch) as draft:
+            answer = self._run_broadcast if plan.name == "broadcast" else self._run_partitioned
             matches, regions, sifted = answer(draft, count, quiet)
-            with plain_errors():
+            with translated_errors():
                 quarantined = write_quarantine(draft.result, sifted, self.sifted_events)
         return MatchSummary(plan, matches, str(out), self.seconds, regions, quarantined)
 
-    def _broadcast(self, draft: JobFolders, count: bool, quiet: bool) -> tuple[int, int, SiftedTable]:
-        folder = draft.shared()
-        with self.timed("compile"), self._reading(draft, quiet):
+    def _run_broadcast(self, draft: JobFolders, count: bool, quiet: bool) -> tuple[int, int, SiftedTable]:
+        folder = draft.shared_folder()
+        with self.timed("compile"), self._show_reading(draft, quiet):
             blocks = broadcast_plan.compile_blocks(self.subscriptions, self.subscription_count, folder, self.index)
             rows = blocks.toArrow()
             files = sorted(rows["file"].drop_null().to_pylist())
             bad = rows.filter(rows["reason"].is_valid()).select(["subscription", "reason"])
-            sifted, everyone = self._without(self.spark.createDataFrame(bad) if bad.num_rows else None, bad.num_rows)
-        answer = broadcast_plan.matches(self.events, self.subscriptions, folder, files, count=count)
-        return self._written(answer, draft, everyone, count, self.event_count, quiet, whole=True), 0, sifted
+            sifted, everyone = self._quarantine_filters(
+                self.spark.createDataFrame(bad) if bad.num_rows else None, bad.num_rows
+            )
+        answer = broadcast_plan.match_events(self.events, self.subscriptions, folder, files, count=count)
+        return self._write_matches(answer, draft, everyone, count, self.event_count, quiet, whole=True), 0, sifted
 
-    def _partitioned(self, draft: JobFolders, count: bool, quiet: bool) -> tuple[int, int, SiftedTable]:
+    def _run_partitioned(self, draft: JobFolders, count: bool, quiet: bool) -> tuple[int, int, SiftedTable]:
         planes = self.planes
         with self.timed("route"):
             sent = f"{draft.scratch}/sent"
             sending = partitioned_plan.route_subscriptions(self.subscriptions, planes, draft.folder)
-            with self._reading(draft, quiet):
+            with self._show_reading(draft, quiet):
                 sending.write.parquet(sent)
             routed = self.spark.read.schema(sending.schema).parquet(literal_path(sent))
             bad = partitioned_plan.unreadable_filters(routed)
-            sifted, everyone = self._without(bad, bad.count())
-            populations = partitioned_plan.population(routed).toArrow().to_pylist()
-            layout = partitioned_plan.layout_of(planes, populations)
-            load = partitioned_plan.event_load(self.events, layout).toArrow().to_pylist()
-            layout, rows = partitioned_plan.with_slices(layout, load)
+            sifted, everyone = self._quarantine_filters(bad, bad.count())
+            populations = partitioned_plan.count_subscriptions(routed).toArrow().to_pylist()
+            layout = partitioned_plan.make_layout(planes, populations)
+            load = partitioned_plan.count_events(self.events, layout).toArrow().to_pylist()
+            layout, rows = partitioned_plan.add_slices(layout, load)
         groups = partitioned_plan.gather_groups(routed, self.events, layout, max(2 * self.cores, -(-rows // MAX_ROWS)))
-        answer = partitioned_plan.matches(groups, self.events, self.subscriptions, layout, draft.folder, count=count)
-        return self._written(answer, draft, everyone, count, rows, quiet), len(layout.regions), sifted
+        answer = partitioned_plan.match_groups(
+            groups, self.events, self.subscriptions, layout, draft.folder, count=count
+        )
+        return self._write_matches(answer, draft, everyone, count, rows, quiet), len(layout.regions), sifted
 
-    def _without(self, bad: DataFrame | None, count: int) -> tuple[SiftedTable, DataFrame]:
+    def _quarantine_filters(self, bad: DataFrame | None, count: int) -> tuple[SiftedTable, DataFrame]:
         """Put subscriptions whose filters cannot be read into the quarantine. Return also the other subscriptions."""
         if bad is None or not count:
             return self.sifted, self.subscriptions
         table, few = self.sifted.table, F.broadcast(bad.withColumnRenamed("subscription", "id"))
         rows = table.judged.where("reason IS NULL").drop("reason").join(few, "id")
-        quarantine = locate(table, rows.withColumn("text", F.coalesce("text", "filter")))
+        quarantine = quarantine_rows(table, rows.withColumn("text", F.coalesce("text", "filter")))
         quarantine = quarantine if self.sifted.bad is None else self.sifted.bad.unionByName(quarantine)
         total = self.sifted.bad_rows + count
         everything = self.subscription_count + self.sifted.bad_rows
         check_share(table.path, quarantine, total, everything, self.max_bad)
         return replace(self.sifted, bad=quarantine, bad_rows=total), self.subscriptions.join(few, "id", "left_anti")
 
-    def _reading(self, draft: JobFolders, quiet: bool) -> AbstractContextManager[None]:
+    def _show_reading(self, draft: JobFolders, quiet: bool) -> AbstractContextManager[None]:
         return row_progress(
-            lambda: rows_reported(draft.folder, READ), "filters read", total=self.subscription_count, quiet=quiet
+            lambda: sum_reported_rows(draft.folder, READ), "filters read", total=self.subscription_count, quiet=quiet
         )
 
-    def _written(
+    def _write_matches(
         self,
         answer: DataFrame,
         draft: JobFolders,
@@ -193,16 +197,16 @@ class MatchJob:
     ) -> int:
         """Write the result; return the number of matches."""
         what = "events" if rows == self.event_count else "events by region"
-        with self.timed("match"), row_progress(lambda: rows_reported(draft.folder), what, total=rows, quiet=quiet):
+        with self.timed("match"), row_progress(lambda: sum_reported_rows(draft.folder), what, total=rows, quiet=quiet):
             answer.write.parquet(f"{draft.scratch}/counts" if count else draft.result)
         with self.timed("finish"):
             if not count:
                 return int(self.spark.read.parquet(literal_path(draft.result)).count())
             counted = self.spark.read.schema(answer.schema).parquet(literal_path(f"{draft.scratch}/counts"))
             # A task with the whole index counts all matches of an event at once.
-            alone = of_side(counted, "event") if whole else totals(counted, "event", self.events)
+            alone = side_counts(counted, "event") if whole else sum_counts(counted, "event", self.events)
             alone.write.parquet(f"{draft.result}/events")
-            totals(counted, "subscription", everyone).write.parquet(f"{draft.result}/subscriptions")
+            sum_counts(counted, "subscription", everyone).write.parquet(f"{draft.result}/subscriptions")
             events = self.spark.read.parquet(literal_path(f"{draft.result}/events"))
             return int(events.selectExpr("coalesce(sum(matches), 0)").toArrow()[0][0].as_py())
 
@@ -214,9 +218,9 @@ def check_plan(choice: str, task_memory_mb: int) -> None:
         raise ConfigError(f"a task needs at least 1 MB of memory, got {task_memory_mb}")
 
 
-def _sample(subscriptions: DataFrame) -> list[Filter]:
+def _sample_filters(subscriptions: DataFrame) -> list[Filter]:
     """Draw a sample of the filters that does not depend on the partitions."""
-    rows = subscriptions.orderBy(F.xxhash64("id"), "id").limit(SAMPLE).toArrow().combine_chunks()
+    rows = subscriptions.orderBy(F.xxhash64("id"), "id").limit(SAMPLE_ROWS).toArrow().combine_chunks()
     if not rows.num_rows:
         return []
     return parse_filters(rows["id"].chunk(0), rows["filter"].chunk(0))[1]

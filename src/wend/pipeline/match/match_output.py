@@ -16,11 +16,11 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 Ints = NDArray[np.int64]
 
-BATCH = 1000
+MAX_BATCH_EVENTS = 1000
 """The most events that are matched at once."""
-PAIRS = 1_000_000
+MAX_BATCH_PAIRS = 1_000_000
 """The most pairs of an output batch, and about as many are found at once."""
-BYTES = 2**28
+MAX_BATCH_BYTES = 2**28
 """The most bytes of an output batch: a text column of Arrow holds up to 2 GB."""
 
 
@@ -34,11 +34,11 @@ def output_schema(events: DataFrame, subscriptions: DataFrame, *, count: bool) -
     return pair.append(pa.field("matches", pa.int64())) if count else pair
 
 
-def pair_batches_of(
+def id_pair_batches(
     schema: pa.Schema, events: pa.Array, subscriptions: pa.Array, rows: Ints, matches: Ints
 ) -> Iterator[pa.RecordBatch]:
     """Translate pairs of positions into pairs of ids, in batches of bounded size."""
-    step = max(1, min(PAIRS, BYTES // (_longest(events) + _longest(subscriptions))))
+    step = max(1, min(MAX_BATCH_PAIRS, MAX_BATCH_BYTES // (_longest_id(events) + _longest_id(subscriptions))))
     for start in range(0, len(rows), step):
         stop = start + step
         columns = [events.take(pa.array(rows[start:stop])), subscriptions.take(pa.array(matches[start:stop]))]
@@ -46,7 +46,7 @@ def pair_batches_of(
         yield pa.RecordBatch.from_arrays(ids, schema=schema)
 
 
-def _longest(ids: pa.Array) -> int:
+def _longest_id(ids: pa.Array) -> int:
     if not pa.types.is_string(ids.type):
         return 8
     return 8 + (compute.max(compute.binary_length(ids)).as_py() or 0)
@@ -57,11 +57,11 @@ class BatchSize:
 
     def __init__(self, filters: int) -> None:
         # Nothing is known yet, so each event may match every filter.
-        self.events = max(1, min(BATCH, PAIRS // max(1, filters)))
+        self.events = max(1, min(MAX_BATCH_EVENTS, MAX_BATCH_PAIRS // max(1, filters)))
 
     def learn(self, events: int, pairs: int) -> None:
-        fitting = events * PAIRS // max(1, pairs)
-        self.events = max(1, min(BATCH, 4 * events, fitting))
+        fitting = events * MAX_BATCH_PAIRS // max(1, pairs)
+        self.events = max(1, min(MAX_BATCH_EVENTS, 4 * events, fitting))
 
 
 def count_rows(schema: pa.Schema, side: str, ids: pa.Array, matches: Ints) -> pa.RecordBatch:
@@ -73,12 +73,12 @@ def count_rows(schema: pa.Schema, side: str, ids: pa.Array, matches: Ints) -> pa
     return pa.RecordBatch.from_arrays([*columns, pa.array(matches)], schema=schema)
 
 
-def of_side(counted: DataFrame, side: str) -> DataFrame:
+def side_counts(counted: DataFrame, side: str) -> DataFrame:
     """Select the rows of one side: `side`, `matches`."""
     return counted.where(f"{side} IS NOT NULL").select(side, "matches")
 
 
-def totals(counted: DataFrame, side: str, everyone: DataFrame) -> DataFrame:
+def sum_counts(counted: DataFrame, side: str, everyone: DataFrame) -> DataFrame:
     """Sum the matches of each id of `everyone`: `side`, `matches`. An id without a match has 0."""
     nothing = everyone.select(F.col("id").alias(side), F.lit(0).cast("bigint").alias("matches"))
-    return of_side(counted, side).unionByName(nothing).groupBy(side).agg(F.sum("matches").alias("matches"))
+    return side_counts(counted, side).unionByName(nothing).groupBy(side).agg(F.sum("matches").alias("matches"))

@@ -27,25 +27,25 @@ from wend.pipeline.match.attribute_regions import (
     Plane,
     Region,
     Router,
-    regions_of,
-    reported_here,
+    choose_regions,
+    is_reported_here,
     required_values,
 )
-from wend.pipeline.match.match_input import batch_of, parse_filters
+from wend.pipeline.match.match_input import attribute_batch, parse_filters
 from wend.pipeline.match.match_output import (
-    BATCH,
+    MAX_BATCH_EVENTS,
     BatchSize,
     Ints,
     count_rows,
+    id_pair_batches,
     id_type,
     output_schema,
-    pair_batches_of,
 )
 from wend.pipeline.spark.arrow_schema import spark_schema
 from wend.pipeline.spark.task_progress import READ, report_rows
 
-BLOCK = 50_000
-SLICE = 250_000
+BLOCK_ROWS = 50_000
+SLICE_ROWS = 250_000
 UNREADABLE = -2
 """The plane of filters that cannot be read."""
 
@@ -56,7 +56,7 @@ class Layout(msgspec.Struct, frozen=True):
     planes: tuple[Plane, ...]
     regions: tuple[Region, ...]
 
-    def owner(self, group: int) -> Region:
+    def region_of_group(self, group: int) -> Region:
         at = np.searchsorted([region.first for region in self.regions], group, side="right") - 1
         return self.regions[int(at)]
 
@@ -66,11 +66,13 @@ def route_subscriptions(subscriptions: DataFrame, planes: Sequence[Plane], folde
     filter that cannot be read goes to the plane `UNREADABLE`, with the reason in place of the region."""
     types = [("plane", pa.int32()), ("region", pa.string()), ("subscription", id_type(subscriptions))]
     schema = pa.schema([*types, ("filter", pa.binary())])
-    task = partial(send_batches, planes=tuple(planes), schema=schema, folder=None if folder is None else str(folder))
+    task = partial(
+        route_subscription_batches, planes=tuple(planes), schema=schema, folder=None if folder is None else str(folder)
+    )
     return subscriptions.mapInArrow(task, spark_schema(schema))
 
 
-def send_batches(
+def route_subscription_batches(
     batches: Iterator[pa.RecordBatch], planes: tuple[Plane, ...], schema: pa.Schema, folder: str | None
 ) -> Iterator[pa.RecordBatch]:
     done = 0
@@ -84,7 +86,7 @@ def send_batches(
             codes.append(reason)
             read.append(b"")
         for row, wanted in zip(good, filters, strict=True):
-            number, regions = regions_of(planes, wanted)
+            number, regions = choose_regions(planes, wanted)
             packed = dumps(wanted, protocol=5)
             rows += [row] * len(regions)
             numbers += [number] * len(regions)
@@ -101,44 +103,45 @@ def unreadable_filters(routed: DataFrame) -> DataFrame:
     return routed.where(F.col("plane") == UNREADABLE).select("subscription", F.col("region").alias("reason"))
 
 
-def population(routed: DataFrame) -> DataFrame:
+def count_subscriptions(routed: DataFrame) -> DataFrame:
     """Count the subscriptions of each region."""
     return (
         routed.where(F.col("plane") != UNREADABLE).groupBy("plane", "region").agg(F.count("*").alias("subscriptions"))
     )
 
 
-def event_load(events: DataFrame, layout: Layout) -> DataFrame:
+def count_events(events: DataFrame, layout: Layout) -> DataFrame:
     """Count the events in each region. Columns: `number`, the position of the region, and `events`."""
-    counted = events.mapInArrow(partial(load_batches, layout=layout), "number bigint, events bigint")
+    counted = events.mapInArrow(partial(count_event_batches, layout=layout), "number bigint, events bigint")
     return counted.groupBy("number").agg(F.sum("events").alias("events"))
 
 
-def load_batches(batches: Iterator[pa.RecordBatch], layout: Layout) -> Iterator[pa.RecordBatch]:
+def count_event_batches(batches: Iterator[pa.RecordBatch], layout: Layout) -> Iterator[pa.RecordBatch]:
     router = Router(layout.planes, layout.regions)
     counts = np.zeros(len(layout.regions), np.int64)
     for batch in batches:
-        _, regions, _ = router.route(batch_of(batch.column("attributes")))
+        _, regions, _ = router.route(attribute_batch(batch.column("attributes")))
         counts += np.bincount(regions, minlength=len(counts))
     at = np.flatnonzero(counts)
     yield pa.RecordBatch.from_arrays([pa.array(at), pa.array(counts[at])], ["number", "events"])
 
 
-def layout_of(planes: Sequence[Plane], rows: Iterable[dict[str, Any]]) -> Layout:
+def make_layout(planes: Sequence[Plane], rows: Iterable[dict[str, Any]]) -> Layout:
     """Order the populated regions, and cut them into blocks that a task can hold."""
     ordered = sorted(rows, key=lambda row: (row["plane"], row["region"]))
     regions = [
-        Region(row["plane"], row["region"], row["subscriptions"], -(-row["subscriptions"] // BLOCK)) for row in ordered
+        Region(row["plane"], row["region"], row["subscriptions"], -(-row["subscriptions"] // BLOCK_ROWS))
+        for row in ordered
     ]
     return Layout(tuple(planes), tuple(regions))
 
 
-def with_slices(layout: Layout, loads_of: Iterable[dict[str, Any]]) -> tuple[Layout, int]:
+def add_slices(layout: Layout, loads_of: Iterable[dict[str, Any]]) -> tuple[Layout, int]:
     """Add slices and group numbers to a layout; also return the number of event rows over all groups."""
     events = {row["number"]: row["events"] for row in loads_of}
     regions, first, rows = [], 0, 0
     for at, region in enumerate(layout.regions):
-        slices = max(1, -(-events.get(at, 0) // SLICE))
+        slices = max(1, -(-events.get(at, 0) // SLICE_ROWS))
         regions.append(region._replace(slices=slices, first=first))
         first += region.blocks * slices
         rows += region.blocks * events.get(at, 0)
@@ -158,7 +161,7 @@ def gather_groups(routed: DataFrame, events: DataFrame, layout: Layout, tasks: i
     )
     types = StructType().add("group", "long").add("is_event", "boolean").add("wide", "boolean")
     types = types.add("event", events.schema["id"].dataType).add("attributes", events.schema["attributes"].dataType)
-    routes = events.withColumn("hash", F.xxhash64("id")).mapInArrow(partial(route_batches, layout=layout), types)
+    routes = events.withColumn("hash", F.xxhash64("id")).mapInArrow(partial(route_event_batches, layout=layout), types)
     together = sent.unionByName(routes, allowMissingColumns=True)
     return together.repartition(tasks, "group").sortWithinPartitions("group", "is_event")
 
@@ -172,15 +175,15 @@ def _region_table(layout: Layout) -> pa.Table:
     return pa.table(columns | {name: pa.array(found, pa.int64()) for name, found in numbers.items()})
 
 
-def route_batches(batches: Iterator[pa.RecordBatch], layout: Layout) -> Iterator[pa.RecordBatch]:
+def route_event_batches(batches: Iterator[pa.RecordBatch], layout: Layout) -> Iterator[pa.RecordBatch]:
     router = Router(layout.planes, layout.regions)
     first, blocks, slices = (
         np.array([getattr(region, name) for region in layout.regions], np.int64)
         for name in ("first", "blocks", "slices")
     )
     for arrived in batches:
-        for batch in (arrived.slice(start, BATCH) for start in range(0, arrived.num_rows, BATCH)):
-            rows, regions, wide = router.route(batch_of(batch.column("attributes")))
+        for batch in (arrived.slice(start, MAX_BATCH_EVENTS) for start in range(0, arrived.num_rows, MAX_BATCH_EVENTS)):
+            rows, regions, wide = router.route(attribute_batch(batch.column("attributes")))
             hashes = batch.column("hash").to_numpy()[rows]
             # A region with several blocks gets a copy of the event for each block.
             copies = blocks[regions]
@@ -200,7 +203,7 @@ def route_batches(batches: Iterator[pa.RecordBatch], layout: Layout) -> Iterator
             )
 
 
-def matches(
+def match_groups(
     groups: DataFrame,
     events: DataFrame,
     subscriptions: DataFrame,
@@ -213,16 +216,16 @@ def matches(
     subscription is the sum over its rows."""
     schema = output_schema(events, subscriptions, count=count)
     reports = None if folder is None else str(folder)
-    task = partial(meet_batches, layout=layout, schema=schema, folder=reports, count=count)
+    task = partial(match_group_batches, layout=layout, schema=schema, folder=reports, count=count)
     return groups.mapInArrow(task, spark_schema(schema))
 
 
-def meet_batches(
+def match_group_batches(
     batches: Iterator[pa.RecordBatch], layout: Layout, schema: pa.Schema, folder: str | None, count: bool
 ) -> Iterator[pa.RecordBatch]:
     group, done = None, 0
     for batch in batches:
-        for number, is_event, run in _runs(batch):
+        for number, is_event, run in _split_runs(batch):
             if group is None or group.number != number:
                 if group is not None and count:
                     yield group.totals(schema)
@@ -237,7 +240,7 @@ def meet_batches(
         yield group.totals(schema)
 
 
-def _runs(batch: pa.RecordBatch) -> Iterator[tuple[int, bool, pa.RecordBatch]]:
+def _split_runs(batch: pa.RecordBatch) -> Iterator[tuple[int, bool, pa.RecordBatch]]:
     """Cut a batch into runs of one group and one kind of row."""
     groups = batch.column("group").to_numpy()
     kinds = batch.column("is_event").to_numpy(zero_copy_only=False)
@@ -253,7 +256,7 @@ class Group:
 
     def __init__(self, number: int, layout: Layout) -> None:
         self.number = number
-        self._region = layout.owner(number)
+        self._region = layout.region_of_group(number)
         self._plane = None if self._region.plane == EVERYWHERE else layout.planes[self._region.plane]
         self._ids: list[pa.Array] = []
         self._filters: list[Filter] = []
@@ -266,7 +269,7 @@ class Group:
         self._ids.append(ids)
         self._filters += [loads(one) for one in filters.to_pylist()]
 
-    def _compiled(self) -> tuple[pa.Array, BatchIndex]:
+    def _compile(self) -> tuple[pa.Array, BatchIndex]:
         if self._index is None:
             self._ids = [pa.concat_arrays(self._ids)]
             self._index = BatchIndex(self._filters)
@@ -275,7 +278,7 @@ class Group:
 
     def pairs(self, schema: pa.Schema, run: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         for part, rows, matches in self._parts(run) if self._filters else ():
-            yield from pair_batches_of(schema, part.column("event"), self._compiled()[0], rows, matches)
+            yield from id_pair_batches(schema, part.column("event"), self._compile()[0], rows, matches)
 
     def _parts(self, run: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, Ints, Ints]]:
         """Cut events into parts whose pairs fit into memory."""
@@ -290,20 +293,20 @@ class Group:
 
     def _pairs(self, part: pa.RecordBatch) -> tuple[Ints, Ints]:
         """Positions of the events and subscriptions whose match this group reports."""
-        _, index = self._compiled()
-        batch = batch_of(part.column("attributes"))
+        _, index = self._compile()
+        batch = attribute_batch(part.column("attributes"))
         offsets, matches = index.match_batch(batch)
         rows = np.repeat(np.arange(part.num_rows), np.diff(offsets))
         wide = part.column("wide").to_numpy(zero_copy_only=False)
         if self._plane is None or not wide.any():
             return rows, matches
         lows, _ = self._plane.corners(batch)
-        reported = ~wide[rows] | reported_here(
-            self._plane, self._region.code, lows[rows], self._lowest(self._plane)[matches]
+        reported = ~wide[rows] | is_reported_here(
+            self._plane, self._region.code, lows[rows], self._lowest_corners(self._plane)[matches]
         )
         return rows[reported], matches[reported]
 
-    def _lowest(self, plane: Plane) -> Ints:
+    def _lowest_corners(self, plane: Plane) -> Ints:
         if self._corners is None:
             boxes = (plane.box(required_values(one)) for one in self._filters)
             self._corners = np.array([[low for low, _ in box.sides] for box in boxes])
@@ -312,7 +315,7 @@ class Group:
     def counts(self, schema: pa.Schema, run: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         if not self._filters:
             return
-        _, index = self._compiled()
+        _, index = self._compile()
         if run.column("wide").to_numpy(zero_copy_only=False).any():
             matches = np.zeros(run.num_rows, np.int64)
             start = 0
@@ -321,7 +324,7 @@ class Group:
                 self._matches += np.bincount(found, minlength=len(self._filters))
                 start += part.num_rows
         else:
-            matches, of_subscriptions = index.count_batch(batch_of(run.column("attributes")))
+            matches, of_subscriptions = index.count_batch(attribute_batch(run.column("attributes")))
             self._matches += of_subscriptions
         some = np.flatnonzero(matches)
         yield count_rows(schema, "event", run.column("event").take(pa.array(some)), matches[some])

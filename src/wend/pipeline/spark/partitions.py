@@ -26,7 +26,7 @@ def task_count(rows: int, at_once: int) -> int:
     return max(1, min(-(-rows // MIN_ROWS), max(2 * at_once, -(-rows // MAX_ROWS))))
 
 
-def spread(frame: DataFrame, rows: int, tasks: int, at_once: int) -> DataFrame:
+def spread_rows(frame: DataFrame, rows: int, tasks: int, at_once: int) -> DataFrame:
     """Spread rows over more tasks, if `tasks` of them would leave cores idle."""
     count = task_count(rows, at_once)
     return frame if tasks >= min(count, at_once) else frame.repartition(count)

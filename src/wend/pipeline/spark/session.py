@@ -73,15 +73,15 @@ def spark_session(
 def _close(spark: SparkSession) -> None:
     """Close a Connect session. A busy or stuck server may never answer, so close the channel after a timeout; the
     results have already arrived."""
-    stopping = threading.Thread(target=_quietly, args=(spark.stop,), daemon=True)
+    stopping = threading.Thread(target=_call_quietly, args=(spark.stop,), daemon=True)
     stopping.start()
     stopping.join(_CLOSE_TIMEOUT_S)
     if stopping.is_alive():
-        _quietly(spark.client._channel.close)  # ends every pending call, also those of Spark's own threads
+        _call_quietly(spark.client._channel.close)  # ends every pending call, also those of Spark's own threads
         stopping.join(_CLOSE_TIMEOUT_S)
 
 
-def _quietly(call: Callable[[], object]) -> None:
+def _call_quietly(call: Callable[[], object]) -> None:
     with suppress(Exception):
         call()
 
@@ -108,11 +108,11 @@ def _start(master: str | None, conf: dict[str, str]) -> SparkSession:
         check_master(master)
         conf = {**conf, "spark.master": master}
     if not is_submitted():
-        _need_java()
+        _check_java()
     scratch = _scratch()
     user_conf = user_settings(conf)
     # If Ctrl-C interrupts a call to Java, py4j logs a stack trace to the root logger. Drop it.
-    logging.getLogger().addFilter(_not_py4j)
+    logging.getLogger().addFilter(_is_not_py4j)
     choose_python(user_conf)
     builder = SparkSession.builder
     for name, value in {
@@ -123,7 +123,7 @@ def _start(master: str | None, conf: dict[str, str]) -> SparkSession:
         builder = builder.config(name, value)
     log = scratch / "spark.log"
     try:
-        with _stderr_to(log), _no_java_left():
+        with _stderr_to(log), _kill_java_on_failure():
             spark = builder.getOrCreate()
     except Exception as error:
         where = user_conf.get("spark.master", LOCAL)
@@ -134,7 +134,7 @@ def _start(master: str | None, conf: dict[str, str]) -> SparkSession:
 
 
 @contextmanager
-def _no_java_left() -> Iterator[None]:
+def _kill_java_on_failure() -> Iterator[None]:
     """Kill the Java process that pyspark starts in the block, if the block fails.
 
     Java ends when its stdin is closed, and so with this process. But if Ctrl-C interrupts its start, pyspark removes
@@ -159,7 +159,7 @@ def _no_java_left() -> Iterator[None]:
         gateway.Popen = before
 
 
-def _not_py4j(record: logging.LogRecord) -> bool:
+def _is_not_py4j(record: logging.LogRecord) -> bool:
     return "py4j" not in Path(record.pathname).parts
 
 
@@ -176,7 +176,7 @@ def _connect(address: str, conf: dict[str, str]) -> SparkSession:
     return spark
 
 
-def _need_java() -> None:
+def _check_java() -> None:
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
     advice = "install Java 17 or newer (Debian: openjdk-17-jre-headless) or set JAVA_HOME"

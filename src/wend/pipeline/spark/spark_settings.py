@@ -19,8 +19,8 @@ from pyspark.find_spark_home import _find_spark_home
 from wend.model.errors import ConfigError
 
 LOCAL = "local[*]"
-_DEFAULT = re.compile(r"\s*([^\s=:#!]+)\s*[=:\s]\s*(.*?)\s*")
-_JAVA = "spark.driver.extraJavaOptions"
+_DEFAULT_LINE = re.compile(r"\s*([^\s=:#!]+)\s*[=:\s]\s*(.*?)\s*")
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _LOG_CONFIG = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = console
@@ -50,18 +50,18 @@ def is_submitted() -> bool:
 
 def user_settings(conf: Mapping[str, str]) -> dict[str, str]:
     """The settings of the user; `conf` comes from the command."""
-    return {**_defaults(), **(_submitted() if is_submitted() else _submit_args()), **conf}
+    return {**_file_settings(), **(_submitted_settings() if is_submitted() else _environment_settings()), **conf}
 
 
-def _defaults() -> dict[str, str]:
+def _file_settings() -> dict[str, str]:
     folder = os.environ.get("SPARK_CONF_DIR") or Path(_find_spark_home()) / "conf"
     file = Path(folder) / "spark-defaults.conf"
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else []
-    matches = map(_DEFAULT.fullmatch, lines)
+    matches = map(_DEFAULT_LINE.fullmatch, lines)
     return {match[1]: match[2] for match in matches if match is not None}
 
 
-def _submit_args() -> dict[str, str]:
+def _environment_settings() -> dict[str, str]:
     words = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
     settings: dict[str, str] = {}
     for option, value in pairwise(words):
@@ -72,7 +72,7 @@ def _submit_args() -> dict[str, str]:
     return settings
 
 
-def _submitted() -> dict[str, str]:
+def _submitted_settings() -> dict[str, str]:
     """The settings of the Java process that `spark-submit` has started."""
     SparkContext._ensure_initialized()  # noqa: SLF001  Spark does the same when a session starts
     return dict(SparkConf().getAll())
@@ -80,7 +80,7 @@ def _submitted() -> dict[str, str]:
 
 def own_settings(user_conf: Mapping[str, str], scratch: Path) -> dict[str, str]:
     """The settings of Wend for which the user has set nothing. Java's options are added to those of the user."""
-    java = user_conf.get(_JAVA, "")
+    java = user_conf.get(_JAVA_OPTIONS, "")
     if "log4j" not in java:
         log_config = scratch / "log4j2.properties"
         log_config.write_text(_LOG_CONFIG)
@@ -100,7 +100,7 @@ def own_settings(user_conf: Mapping[str, str], scratch: Path) -> dict[str, str]:
         # Without this, a host name that does not resolve would stop a run on this machine.
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     missing = {name: value for name, value in settings.items() if name not in user_conf}
-    return missing if is_submitted() else {**missing, _JAVA: f"{java} -XX:-UsePerfData".strip()}
+    return missing if is_submitted() else {**missing, _JAVA_OPTIONS: f"{java} -XX:-UsePerfData".strip()}
 
 
 def choose_python(user_conf: Mapping[str, str]) -> None:

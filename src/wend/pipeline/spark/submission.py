@@ -22,7 +22,7 @@ from wend.model.files import written
 
 EXTRA = "spark"
 """The extra of Wend that jobs need."""
-GIVEN = ("pyspark",)
+PROVIDED = ("pyspark",)
 """Spark brings these, with all that they need."""
 _COMPILED = (".so", ".pyd", ".dylib", ".dll")
 _SCRIPT = "from wend.console.start import main\n\nmain()\n"
@@ -44,14 +44,14 @@ def job_dependencies() -> JobDependencies:
     seen: set[tuple[str, tuple[str, ...]]] = set()
     while todo:
         name, extras = todo.pop()
-        if (name, extras) in seen or name in GIVEN:
+        if (name, extras) in seen or name in PROVIDED:
             continue
         seen.add((name, extras))
         try:
             distribution = metadata.distribution(name)
         except metadata.PackageNotFoundError:
             continue  # not on this machine, so nothing here needs it
-        todo += _required(distribution, extras)
+        todo += _requirements(distribution, extras)
         if name == "wend":
             continue
         if any(file.suffix in _COMPILED or ".so." in file.name for file in distribution.files or ()):
@@ -63,7 +63,9 @@ def job_dependencies() -> JobDependencies:
     )
 
 
-def _required(distribution: metadata.Distribution, extras: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _requirements(
+    distribution: metadata.Distribution, extras: tuple[str, ...]
+) -> Iterator[tuple[str, tuple[str, ...]]]:
     from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
 

@@ -14,7 +14,7 @@ from pyspark import TaskContext
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-_LOOK_EVERY_S = 0.5
+_POLL_S = 0.5
 READ, DONE = "read", "done"
 """The two counts of a task: filters parsed, and rows processed."""
 
@@ -32,20 +32,20 @@ def run_progress(
             done = finished() & weights.keys()
             bar.update(task, completed=sum(weights[key] for key in done), done=before + len(done))
 
-        with _looking(look):
+        with _polling(look):
             yield
 
 
 def report_rows(folder: str | None, rows: int, what: str = DONE) -> None:
     """Record how many rows this task has processed. A retried task starts again from 0. A worker that does not share
-    the folder records nothing: no job fails because its bar stands still."""
+    the folder records nothing, and the bar shows fewer rows."""
     task = TaskContext.get()
     if task is not None and folder is not None:
         with suppress(OSError):
             Path(folder, f"{what}-{task.partitionId()}").write_text(str(rows))
 
 
-def rows_reported(folder: Path | None, what: str = DONE) -> int:
+def sum_reported_rows(folder: Path | None, what: str = DONE) -> int:
     """Sum the rows that all tasks have recorded."""
     if folder is None:
         return 0
@@ -58,7 +58,7 @@ def row_progress(done: Callable[[], int], what: str, *, total: int, quiet: bool 
     """Show a bar of rows while the body runs."""
     with _bar("{task.completed:,.0f} of {task.total:,.0f} {task.description}", quiet) as bar:
         task = bar.add_task(what, total=total)
-        with _looking(lambda: bar.update(task, completed=done())):
+        with _polling(lambda: bar.update(task, completed=done())):
             yield
 
 
@@ -68,11 +68,11 @@ def _bar(text: str, quiet: bool) -> Progress:
 
 
 @contextmanager
-def _looking(look: Callable[[], None]) -> Iterator[None]:
+def _polling(look: Callable[[], None]) -> Iterator[None]:
     over = Event()
 
     def keep_looking() -> None:
-        while not over.wait(_LOOK_EVERY_S):
+        while not over.wait(_POLL_S):
             look()
 
     thread = Thread(target=keep_looking, daemon=True)

@@ -9,13 +9,13 @@ from collections import defaultdict
 import msgspec
 from pyspark.sql import SparkSession
 
-from wend.pipeline.spark.task_errors import plain_errors
+from wend.pipeline.spark.task_errors import translated_errors
 from wend.pipeline.storage.job_folders import Target
 from wend.pipeline.storage.versioned_tables import DataFile, FolderVersion, TableChange, TableFolder
 
-SMALL = 32 * 2**20
+MAX_SMALL_BYTES = 32 * 2**20
 """Smaller files are merged if a bucket has several."""
-LARGE = 128 * 2**20
+MERGED_BYTES = 128 * 2**20
 """About the size of a merged file."""
 
 
@@ -33,9 +33,9 @@ class CompactionSummary(msgspec.Struct, frozen=True):
 def compact(spark: SparkSession, folder: Target, *, retain_ns: int) -> CompactionSummary:
     """Merge the small files of all tables, and remove old versions."""
     tables = TableFolder(spark, folder)
-    with plain_errors():
-        base = version = tables.required()
-        changes = {name: _merged(tables, base, name) for name in sorted(base.tables)}
+    with translated_errors():
+        base = version = tables.require_newest()
+        changes = {name: _merge_small_files(tables, base, name) for name in sorted(base.tables)}
         changes = {name: change for name, change in changes.items() if change.removed}
         if changes:
             version = tables.commit(base, changes, alone=False)
@@ -43,11 +43,11 @@ def compact(spark: SparkSession, folder: Target, *, retain_ns: int) -> Compactio
     return CompactionSummary(len(base.files()), len(version.files()), versions, files, version.number, str(folder))
 
 
-def _merged(tables: TableFolder, base: FolderVersion, name: str) -> TableChange:
+def _merge_small_files(tables: TableFolder, base: FolderVersion, name: str) -> TableChange:
     table = base.tables[name]
     small: dict[int | None, list[DataFile]] = defaultdict(list)
     for file in table.files:
-        if file.bytes < SMALL:
+        if file.bytes < MAX_SMALL_BYTES:
             small[file.bucket].append(file)
     added: list[DataFile] = []
     removed: set[str] = set()
@@ -56,7 +56,7 @@ def _merged(tables: TableFolder, base: FolderVersion, name: str) -> TableChange:
         if len(files) < 2:
             continue
         size = sum(file.bytes for file in files)
-        merged = tables.frame_of(table.columns, files).coalesce(max(1, round(size / LARGE)))
+        merged = tables.frame_of_files(table.columns, files).coalesce(max(1, round(size / MERGED_BYTES)))
         added += [msgspec.structs.replace(file, bucket=bucket) for file in tables.write(merged, name)]
         removed |= {file.path for file in files}
     return TableChange(table.columns, tuple(added), frozenset(removed))

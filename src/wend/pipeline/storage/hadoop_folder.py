@@ -40,7 +40,7 @@ class HadoopFolder:
                 raise ConfigError(f"{self.address} is not empty; --overwrite replaces it")
 
     @contextmanager
-    def drafted(self) -> Iterator[str]:
+    def draft(self) -> Iterator[str]:
         """The address of a hidden folder; its `draft` becomes this folder on success."""
         above, _, name = self.address.rpartition("/")
         work = f"{above}/.{name}.{os.urandom(8).hex()}"
@@ -49,13 +49,13 @@ class HadoopFolder:
         try:
             yield work
             with self._plain_errors("write"):
-                self._put(work)
+                self._move_in_place(work)
         finally:
             with suppress(Exception):  # the error of the job is the one to report
                 if self._fs.exists(self._path(self.address)) or not self._fs.exists(self._path(f"{work}/former")):
                     self._fs.delete(self._path(work), True)
 
-    def _put(self, work: str) -> None:
+    def _move_in_place(self, work: str) -> None:
         draft, out, former = (self._path(one) for one in (f"{work}/draft", self.address, f"{work}/former"))
         if self._fs.exists(out) and not self._fs.rename(out, former):
             raise ConfigError(f"cannot replace {self.address}: the file system refuses to rename it")

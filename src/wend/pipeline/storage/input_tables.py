@@ -21,9 +21,9 @@ from wend.model.errors import ConfigError
 
 MAX_BAD = 0.01
 """The largest share of bad rows that a job accepts, unless the caller sets another."""
-QUARANTINE = "_quarantine"
+QUARANTINE_FOLDER = "_quarantine"
 """The folder in an output. Spark and Arrow skip names that begin with an underscore."""
-PLACE = ["file", "block", "place"]
+PLACE_COLUMNS = ["file", "block", "place"]
 """The columns with the place of a row."""
 
 
@@ -96,13 +96,13 @@ def sift(
         return SiftedTable(table, table.rows, seen)
     condemned, doubles = table.judged.where("reason IS NOT NULL"), None
     if seen["doubled"]:
-        doubles = _doubles(table.judged)
+        doubles = _repeated_ids(table.judged)
         condemned = condemned.unionByName(doubles)
-    quarantine = locate(table, condemned)
+    quarantine = quarantine_rows(table, condemned)
     check_share(table.path, quarantine, bad, seen["rows"] + (seen["bad"] or 0), max_bad)
     good = table.judged.where("reason IS NULL")
     if doubles is not None:
-        good = good.join(F.broadcast(doubles.select(*PLACE)), PLACE, "left_anti")
+        good = good.join(F.broadcast(doubles.select(*PLACE_COLUMNS)), PLACE_COLUMNS, "left_anti")
         # Repeated rows no longer count as rows.
         seen |= {"rows": seen["rows"] - seen["doubled"]}
         if list(names):
@@ -144,11 +144,11 @@ def survey(judged: DataFrame, names: Iterable[str] = (), middle: str | None = No
     return dict(totals.toArrow().to_pylist()[0])
 
 
-def _doubles(judged: DataFrame) -> DataFrame:
+def _repeated_ids(judged: DataFrame) -> DataFrame:
     """The rows whose id an earlier row has, with the reason."""
     good = judged.where("reason IS NULL")
     ids = good.groupBy("id").agg(F.count("*").alias("times")).where("times > 1")
-    turn = F.row_number().over(Window.partitionBy("id").orderBy(*PLACE))
+    turn = F.row_number().over(Window.partitionBy("id").orderBy(*PLACE_COLUMNS))
     ranked = good.join(F.broadcast(ids), "id").withColumn("turn", turn).where("turn > 1")
     quote = "'" if dict(judged.dtypes)["id"] == "string" else ""
     reason = F.format_string(
@@ -157,7 +157,7 @@ def _doubles(judged: DataFrame) -> DataFrame:
     return ranked.withColumn("reason", reason).select(*judged.columns)
 
 
-def locate(table: InputTable, rows: DataFrame) -> DataFrame:
+def quarantine_rows(table: InputTable, rows: DataFrame) -> DataFrame:
     """Rows for the quarantine: file, line, id, reason, text. Lines and rows of a file count from 1."""
     line = F.col("place") + 1
     if table.lines is not None:
@@ -189,7 +189,7 @@ def write_quarantine(result: str, *sifted: SiftedTable) -> int:
     for each in sifted:
         if each.bad is not None:
             named = each.bad.select(F.lit(each.table.path).alias("table"), "*")
-            named.write.mode("append").parquet(f"{result}/{QUARANTINE}")
+            named.write.mode("append").parquet(f"{result}/{QUARANTINE_FOLDER}")
             total += each.bad_rows
     return total
 

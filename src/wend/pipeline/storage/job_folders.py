@@ -26,8 +26,8 @@ from wend.pipeline.storage.hadoop_folder import HadoopFolder
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_SIGNS = re.compile(r"[*?\[\]{}\\]")
-_FILE = re.compile(r"file:/*(?=/)")
+_GLOB_SIGNS = re.compile(r"[*?\[\]{}\\]")
+_FILE_SCHEME = re.compile(r"file:/*(?=/)")
 Target = str | Path
 
 
@@ -37,7 +37,7 @@ def local_path(path: Target) -> Path | None:
     if isinstance(path, Path):
         return path
     if text.startswith("file:"):
-        return Path(_FILE.sub("", text))
+        return Path(_FILE_SCHEME.sub("", text))
     return None if files.is_address(text) else Path(text)
 
 
@@ -45,7 +45,7 @@ def literal_path(path: Target) -> str:
     """A path for Spark to read. Spark takes each path for a glob pattern (`run[12]` is `run1` and `run2`), so a local
     path is escaped. An address stays as it is and may be a pattern."""
     local = local_path(path)
-    return str(path) if local is None else _SIGNS.sub(lambda sign: f"\\{sign[0]}", spark_path(local))
+    return str(path) if local is None else _GLOB_SIGNS.sub(lambda sign: f"\\{sign[0]}", spark_path(local))
 
 
 def spark_path(path: Target) -> str:
@@ -65,7 +65,7 @@ class JobFolders:
     folder: Path | None
     """The local folder for files of tasks; None if workers share none."""
 
-    def shared(self) -> Path:
+    def shared_folder(self) -> Path:
         if self.folder is None:
             raise ConfigError(
                 "the workers of this cluster share no folder for the index: give --scratch DIR, a folder with the same "
@@ -75,13 +75,13 @@ class JobFolders:
 
 
 @contextmanager
-def drafted(
+def job_output(
     spark: "SparkSession | None", out: Target, *, overwrite: bool = False, scratch: Path | None = None
 ) -> Iterator[JobFolders]:
     """Places that become the output on success, and leave nothing on failure. `scratch` is for files of tasks. A local
     output needs no session."""
     local = local_path(out)
-    with _folder(spark, local, scratch) as folder:
+    with _task_folder(spark, local, scratch) as folder:
         if local is not None:
             files.check_out(local, overwrite)
             with files.drafted(local) as (draft, beside):
@@ -90,14 +90,14 @@ def drafted(
         assert spark is not None
         store = HadoopFolder(spark, str(out))
         store.check(overwrite)
-        with store.drafted() as work:
+        with store.draft() as work:
             yield JobFolders(f"{work}/draft", f"{work}/scratch", folder)
 
 
 @contextmanager
-def _folder(spark: "SparkSession | None", local: Path | None, scratch: Path | None) -> Iterator[Path | None]:
+def _task_folder(spark: "SparkSession | None", local: Path | None, scratch: Path | None) -> Iterator[Path | None]:
     """A folder for files of tasks, if they cannot be in the output."""
-    if scratch is None and (local is not None or not _on_this_machine(spark)):
+    if scratch is None and (local is not None or not _runs_on_this_machine(spark)):
         yield None
         return
     try:
@@ -110,5 +110,5 @@ def _folder(spark: "SparkSession | None", local: Path | None, scratch: Path | No
         yield Path(folder).absolute()
 
 
-def _on_this_machine(spark: "SparkSession | None") -> bool:
+def _runs_on_this_machine(spark: "SparkSession | None") -> bool:
     return spark is not None and hasattr(spark, "_jsc") and str(spark.sparkContext.master).startswith("local")

@@ -11,16 +11,16 @@ from pyspark.sql import functions as F
 
 from wend.model.errors import ConfigError
 from wend.pipeline.spark.arrow_schema import spark_schema
-from wend.pipeline.storage.input_tables import PLACE, InputTable
+from wend.pipeline.storage.input_tables import PLACE_COLUMNS, InputTable
 from wend.pipeline.storage.job_folders import literal_path, local_path
 
-LINES = (".jsonl", ".ndjson", ".json")
+SUFFIXES = (".jsonl", ".ndjson", ".json")
 _JUDGED = [pa.field("file", pa.string()), pa.field("block", pa.int64()), pa.field("place", pa.int64())]
 _JUDGED += [pa.field("reason", pa.string()), pa.field("text", pa.string())]
 _MAX_STORED = 1000
 """Characters of a bad line that the quarantine stores."""
 _MAX_SHOWN = 80
-_FIRST = 100
+_MAX_TRIED = 100
 """How many lines may be bad before the first good one."""
 
 Id = int | str
@@ -28,26 +28,26 @@ LineReader = Callable[[str], tuple[Any, ...]]
 """Turns a line into the values of the columns, or raises `ConfigError`."""
 
 
-def is_lines(path: str) -> bool:
+def is_json_lines(path: str) -> bool:
     """Whether the path holds JSON lines and not Parquet, by the name of the file, or of the files in the folder."""
     place = local_path(path)
     if place is None:
-        return path.rstrip("/").endswith(LINES)
+        return path.rstrip("/").endswith(SUFFIXES)
     if not place.exists():
         raise ConfigError(f"there is no {path}")
     if place.is_file():
-        if place.suffix not in (".parquet", *LINES):
-            raise ConfigError(f"{path} is neither Parquet (.parquet) nor JSON lines ({', '.join(LINES)})")
-        return place.suffix in LINES
+        if place.suffix not in (".parquet", *SUFFIXES):
+            raise ConfigError(f"{path} is neither Parquet (.parquet) nor JSON lines ({', '.join(SUFFIXES)})")
+        return place.suffix in SUFFIXES
     endings = {file.suffix for file in place.rglob("*") if file.is_file() and not file.name.startswith((".", "_"))}
-    formats = sorted(endings & {".parquet", *LINES})
+    formats = sorted(endings & {".parquet", *SUFFIXES})
     if len(formats) != 1:
         content = "both Parquet and JSON lines" if formats else "neither Parquet nor JSON lines"
         raise ConfigError(f"the folder {path} holds {content}")
-    return formats[0] in LINES
+    return formats[0] in SUFFIXES
 
 
-def text_lines(spark: SparkSession, path: str) -> DataFrame:
+def read_lines(spark: SparkSession, path: str) -> DataFrame:
     """The lines of a text, with their places."""
     return spark.read.text(literal_path(path)).select(
         "value",
@@ -58,16 +58,16 @@ def text_lines(spark: SparkSession, path: str) -> DataFrame:
     )
 
 
-def line_table(path: str, lines: DataFrame, read: LineReader, columns: list[pa.Field]) -> InputTable:
+def json_table(path: str, lines: DataFrame, read: LineReader, columns: list[pa.Field]) -> InputTable:
     """A table of JSON lines."""
     full = lines.where("trim(value) != ''")
     plain, whole = pa.schema(columns), pa.schema([*columns, *_JUDGED])
-    rows = full.select("value").mapInArrow(partial(_read_lines, read=read, schema=plain), spark_schema(plain))
+    rows = full.select("value").mapInArrow(partial(_parse_lines, read=read, schema=plain), spark_schema(plain))
     judged = full.mapInArrow(partial(_judge_lines, read=read, schema=whole), spark_schema(whole))
     return InputTable(path, rows, judged, lines.drop("value"))
 
 
-def _read_lines(batches: Iterator[pa.RecordBatch], read: LineReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _parse_lines(batches: Iterator[pa.RecordBatch], read: LineReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         rows = [read(line) for line in batch.column("value").to_pylist()]
         yield pa.RecordBatch.from_arrays(_columns(rows, schema), schema=schema)
@@ -90,7 +90,7 @@ def _judge_lines(batches: Iterator[pa.RecordBatch], read: LineReader, schema: pa
             else:
                 reasons.append(None)
                 texts.append(None)
-        columns = [*_columns(rows, own), *(batch.column(name) for name in PLACE)]
+        columns = [*_columns(rows, own), *(batch.column(name) for name in PLACE_COLUMNS)]
         columns += [pa.array(reasons, pa.string()), pa.array(texts, pa.string())]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
@@ -99,10 +99,10 @@ def _columns(rows: list[tuple[Any, ...]], schema: pa.Schema) -> list[pa.Array]:
     return [pa.array([row[at] for row in rows], field.type) for at, field in enumerate(schema)]
 
 
-def first_line(lines: DataFrame, path: str, what: str) -> dict[str, Any]:
+def first_object(lines: DataFrame, path: str, what: str) -> dict[str, Any]:
     """The first line that can be read. It decides the type of ids, and whether attributes are in an object of their
     own."""
-    candidates = lines.where("trim(value) != ''").select("value").limit(_FIRST).toArrow().column(0).to_pylist()
+    candidates = lines.where("trim(value) != ''").select("value").limit(_MAX_TRIED).toArrow().column(0).to_pylist()
     if not candidates:
         raise ConfigError(f"{path} has no {what}")
     reasons = []

@@ -13,14 +13,14 @@ from pyspark.sql import DataFrame, SparkSession
 from wend.model.errors import ConfigError
 from wend.pipeline.storage.job_folders import literal_path
 
-NUMBERS = {"tinyint", "smallint", "int", "bigint", "float", "double"}
+NUMBER_TYPES = {"tinyint", "smallint", "int", "bigint", "float", "double"}
 """Spark's types of numbers."""
 
 
-def parquet_of(spark: SparkSession, path: str) -> DataFrame:
+def read_parquet(spark: SparkSession, path: str) -> DataFrame:
     """Read all Parquet files of a path as one table with the columns of all of them."""
     try:
-        return _merged(spark, [literal_path(path)])
+        return _read_merged(spark, [literal_path(path)])
     except Exception as error:
         _check_schemas(spark, path)
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
@@ -33,7 +33,7 @@ def require_columns(frame: DataFrame, path: str, *names: str) -> None:
             raise ConfigError(f"{path} has no column {name}; it has {', '.join(frame.columns)}")
 
 
-def _merged(spark: SparkSession, paths: list[str]) -> DataFrame:
+def _read_merged(spark: SparkSession, paths: list[str]) -> DataFrame:
     frame = spark.read.option("mergeSchema", "true").parquet(*paths)
     frame.schema  # noqa: B018  over Connect, reading the schema finds a file that cannot be read
     return frame
@@ -43,24 +43,24 @@ def _check_schemas(spark: SparkSession, path: str) -> None:
     """Find the first file that cannot be read, or whose columns differ in type from those of the files before it."""
     try:
         files = [
-            _as_path(file) for file in sorted(spark.read.format("binaryFile").load(literal_path(path)).inputFiles())
+            _spark_path(file) for file in sorted(spark.read.format("binaryFile").load(literal_path(path)).inputFiles())
         ]
     except Exception:
         return
     good, bad = 0, len(files)  # the first `good` files go together, the first `bad` do not
     while bad - good > 1:
         middle = (good + bad) // 2
-        if _go_together(spark, files[:middle]):
+        if _can_merge(spark, files[:middle]):
             good = middle
         else:
             bad = middle
-    if not files or _go_together(spark, files):
+    if not files or _can_merge(spark, files):
         return
     misfit = files[bad - 1]
-    if not _go_together(spark, [misfit]):
+    if not _can_merge(spark, [misfit]):
         raise ConfigError(f"cannot read {misfit} as Parquet: the file is damaged or no Parquet file")
-    before = _types(_merged(spark, [literal_path(file) for file in files[:good]]))
-    for name, kind in _types(_merged(spark, [literal_path(misfit)])).items():
+    before = _column_types(_read_merged(spark, [literal_path(file) for file in files[:good]]))
+    for name, kind in _column_types(_read_merged(spark, [literal_path(misfit)])).items():
         if before.get(name, kind) != kind:
             raise ConfigError(
                 f"{misfit}: the column {name} holds {kind}, but {before[name]} in other files of {path}: "
@@ -69,19 +69,19 @@ def _check_schemas(spark: SparkSession, path: str) -> None:
     raise ConfigError(f"{misfit}: its columns cannot be merged with those of other files of {path}")
 
 
-def _go_together(spark: SparkSession, files: list[str]) -> bool:
+def _can_merge(spark: SparkSession, files: list[str]) -> bool:
     try:
-        _merged(spark, [literal_path(file) for file in files])
+        _read_merged(spark, [literal_path(file) for file in files])
     except Exception:
         return False
     return True
 
 
-def _types(frame: DataFrame) -> dict[str, Any]:
+def _column_types(frame: DataFrame) -> dict[str, Any]:
     return {field.name: field.dataType.simpleString() for field in frame.schema}
 
 
-def _as_path(address: str) -> str:
+def _spark_path(address: str) -> str:
     """A file as Spark lists it (`file:/data/a%20b`) as a path or an address that Spark reads."""
     if address.startswith("file:"):
         return "/" + unquote(address.removeprefix("file:").lstrip("/"))

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 LAYOUT = 1
 """Grows when older readers would misread a version."""
-_TRIES = 20
-_PART = "part"
-_NO_BUCKET = "__HIVE_DEFAULT_PARTITION__"
+_MAX_COMMITS = 20
+_BUCKET_COLUMN = "part"
+_NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 """What Spark calls the folder of rows without a bucket."""
 
 
@@ -106,17 +106,17 @@ class TableFolder:
 
     def newest(self) -> FolderVersion | None:
         """The newest version; None if the folder has none."""
-        versions = map(self._read, reversed(self.numbers()))
+        versions = map(self._read, reversed(self.version_numbers()))
         return next((version for version in versions if version is not None), None)
 
-    def required(self) -> FolderVersion:
+    def require_newest(self) -> FolderVersion:
         """The newest version of a folder that must have one."""
         newest = self.newest()
         if newest is None:
             raise ConfigError(f"{self.address} has no tables of Wend's (there is no folder versions in it)")
         return newest
 
-    def numbers(self) -> list[int]:
+    def version_numbers(self) -> list[int]:
         names = self._files.names("versions")
         return sorted(int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdigit())
 
@@ -143,9 +143,9 @@ class TableFolder:
     def frame(self, version: FolderVersion, name: str, buckets: Collection[int | None] | None = None) -> "DataFrame":
         """A table of a version, or the rows of some of its buckets."""
         table = self.table(version, name)
-        return self.frame_of(table.columns, _in_buckets(table, buckets))
+        return self.frame_of_files(table.columns, _files_in_buckets(table, buckets))
 
-    def frame_of(self, columns: Columns, files: Iterable[DataFile]) -> "DataFrame":
+    def frame_of_files(self, columns: Columns, files: Iterable[DataFile]) -> "DataFrame":
         """Files as a table with these columns."""
         paths = [literal_path(self._files.path(file.path)) for file in files]
         schema = ", ".join(f"`{name}` {kind}" for name, kind in columns)
@@ -169,7 +169,7 @@ class TableFolder:
             return (frame if columns is None else frame.select(*columns)).toArrow()
         table = self.table(version, name)
         names = [column for column, _ in table.columns if columns is None or column in columns]
-        files = (parquet.ParquetFile(self._files.path(file.path)) for file in _in_buckets(table, buckets))
+        files = (parquet.ParquetFile(self._files.path(file.path)) for file in _files_in_buckets(table, buckets))
         pieces = [file.read(columns=None if columns is None else names) for file in files]
         whole = pa.concat_tables(pieces or [pa.table({name: [] for name in names})], promote_options="default")
         return whole.select([name for name in names if name in whole.column_names])
@@ -180,10 +180,12 @@ class TableFolder:
         """Write rows under new names. They are in no version yet. `by` is the column of the bucket, which the files
         themselves do not have; rows without one are in files without one."""
         inside = f"data/{name.lstrip('_')}-{os.urandom(8).hex()}"
-        writer = frame.write if by is None else frame.withColumnRenamed(by, _PART).write.partitionBy(_PART)
+        writer = (
+            frame.write if by is None else frame.withColumnRenamed(by, _BUCKET_COLUMN).write.partitionBy(_BUCKET_COLUMN)
+        )
         writer.parquet(spark_path(self._files.path(inside)))
-        sizes = sorted((path, size) for path, size in self._files.sizes(inside) if _is_data(path))
-        return tuple(DataFile(path, size, _bucket(path)) for path, size in sizes)
+        sizes = sorted((path, size) for path, size in self._files.sizes(inside) if _is_data_file(path))
+        return tuple(DataFile(path, size, _bucket_of_path(path)) for path, size in sizes)
 
     def commit(
         self,
@@ -197,11 +199,11 @@ class TableFolder:
     ) -> FolderVersion:
         """Write the next version. If another writer was faster, a change that must be `alone` is refused; else it is
         applied to the other writer's version, as long as that has all files that are to be removed."""
-        for _ in range(_TRIES):
-            version = _changed(base, changes, self._clock(), transaction, settings, facts)
+        for _ in range(_MAX_COMMITS):
+            version = _apply_changes(base, changes, self._clock(), transaction, settings, facts)
             if self._files.create(_version_name(version.number), msgspec.json.format(msgspec.json.encode(version))):
                 return version
-            newer = self.required()
+            newer = self.require_newest()
             missing = {path for change in changes.values() for path in change.removed} - newer.files().keys()
             if alone or missing:
                 break
@@ -223,7 +225,7 @@ class TableFolder:
     def clean(self, retain_ns: int) -> tuple[int, int]:
         """Remove versions that were replaced longer ago than this, and files that no version names. Return how many of
         each. A file younger than that may belong to a commit in progress."""
-        now, numbers = self._clock(), self.numbers()
+        now, numbers = self._clock(), self.version_numbers()
         versions = {number: self._read(number) for number in numbers}
         old = []
         for number, after in pairwise(numbers):
@@ -246,14 +248,14 @@ class TableFolder:
 def read_table(spark: "SparkSession | None", folder: Target, name: str) -> pa.Table:
     """The newest version of a table. Only an address needs Spark."""
     tables = TableFolder(spark, folder)
-    return tables.read(tables.required(), name)
+    return tables.read(tables.require_newest(), name)
 
 
-def _in_buckets(table: TableVersion, buckets: Collection[int | None] | None) -> list[DataFile]:
+def _files_in_buckets(table: TableVersion, buckets: Collection[int | None] | None) -> list[DataFile]:
     return [file for file in table.files if buckets is None or file.bucket in buckets]
 
 
-def columns_of(frame: "DataFrame", *without: str) -> Columns:
+def frame_columns(frame: "DataFrame", *without: str) -> Columns:
     return tuple((field.name, field.dataType.simpleString()) for field in frame.schema if field.name not in without)
 
 
@@ -266,7 +268,7 @@ def merge_columns(before: Columns, after: Columns, name: str) -> Columns:
     return tuple(kinds.items())
 
 
-def _changed(
+def _apply_changes(
     base: FolderVersion | None,
     changes: Mapping[str, TableChange],
     now: int,
@@ -289,13 +291,15 @@ def _changed(
     )  # fmt: skip
 
 
-def _is_data(path: str) -> bool:
+def _is_data_file(path: str) -> bool:
     return path.endswith(".parquet") and not path.rpartition("/")[2].startswith((".", "_"))
 
 
-def _bucket(path: str) -> int | None:
-    words = next((one.partition("=")[2] for one in path.split("/") if one.startswith(f"{_PART}=")), _NO_BUCKET)
-    return None if words == _NO_BUCKET else int(words)
+def _bucket_of_path(path: str) -> int | None:
+    words = next(
+        (one.partition("=")[2] for one in path.split("/") if one.startswith(f"{_BUCKET_COLUMN}=")), _NULL_FOLDER
+    )
+    return None if words == _NULL_FOLDER else int(words)
 
 
 def _version_name(number: int) -> str:

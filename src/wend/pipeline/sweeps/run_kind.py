@@ -73,6 +73,6 @@ def error_row(row: Mapping[str, Any], schema: pa.Schema, error: str, traceback: 
     return {**all_columns(row, schema), "error": error, "traceback": traceback[-4000:]}
 
 
-def number_or_nothing(value: Any) -> Any:
+def finite_or_null(value: Any) -> Any:
     """Turn a float that is not finite (0 / 0) into null, so that means leave it out."""
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -82,10 +82,10 @@ def _serve(calls: Connection, theirs: Connection, life: int, alive: int) -> None
             task = pickle.loads(calls.recv_bytes())
         except EOFError:
             os._exit(0)
-        calls.send_bytes(pickle.dumps(_answer(task)))
+        calls.send_bytes(pickle.dumps(_execute(task)))
 
 
-def _answer(task: Callable[[], Any]) -> tuple[bool, Any]:
+def _execute(task: Callable[[], Any]) -> tuple[bool, Any]:
     try:
         return True, task()
     except Exception as error:
@@ -100,7 +100,7 @@ def _end_with_parent(life: int) -> None:
 _processes: dict[int, RunProcess] = {}
 
 
-def call_apart(task: Callable[[], Any], limit_s: float | None = None) -> Any:
+def call_in_child(task: Callable[[], Any], limit_s: float | None = None) -> Any:
     """Execute the task in the child of this process, forked at the first call and again if a call ended it."""
     here = os.getpid()
     process = _processes.pop(here, None) or RunProcess()

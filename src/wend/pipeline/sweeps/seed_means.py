@@ -18,7 +18,7 @@ def t_quantile(seeds: int) -> float:
     return float(student.ppf(0.5 + CONFIDENCE / 2, seeds - 1))
 
 
-def by_setting(results: DataFrame, metrics: Sequence[str]) -> DataFrame:
+def means_by_setting(results: DataFrame, metrics: Sequence[str]) -> DataFrame:
     """Average runs: `setting, metric, seeds, mean, half` (half the interval), a row per setting and metric."""
     well = results.where(F.col("error").isNull())
     values = well.select("setting", *(F.col(name).cast("double").alias(name) for name in metrics))

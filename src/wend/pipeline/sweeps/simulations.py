@@ -14,14 +14,22 @@ from wend.model.error_text import either
 from wend.model.errors import ConfigError
 from wend.model.summary import Summary
 from wend.model.units import SECOND
-from wend.pipeline.code_hash import PARTS, code_hash
-from wend.pipeline.rows import RATIOS, RESULT_SCHEMA, RUN_SCHEMA, metrics_of, run_row, scenario_key, scenario_of
+from wend.pipeline.code_hash import SIMULATION_PARTS, code_hash
+from wend.pipeline.scenario_rows import (
+    RATIOS,
+    RESULT_SCHEMA,
+    RUN_SCHEMA,
+    run_row,
+    scenario_from_row,
+    scenario_key,
+    summary_metrics,
+)
 from wend.pipeline.sweeps.run_kind import check_code
 from wend.strategies.registry import STRATEGIES, routing_of
 
 Runner = Callable[[Scenario], Summary]
 
-_ORACLE = 0.2
+_ORACLE_COST = 0.2
 """The cost of the oracle, relative to a simulation of a fixed tree."""
 
 
@@ -38,7 +46,7 @@ class Simulations:
     row = staticmethod(run_row)
 
     def code(self) -> str:
-        return code_hash(PARTS)
+        return code_hash(SIMULATION_PARTS)
 
     def cost(self, run: Scenario) -> float:
         packets = 0.5 * run.duration_ns / SECOND * run.rate_hz * (run.topics or TOPICS) * run.peers
@@ -46,22 +54,22 @@ class Simulations:
         return _effort(run.strategy) * (packets / 60_000 + finding_routes)
 
     def run_metrics(self, row: dict[str, Any], code: str) -> dict[str, Any]:
-        scenario = scenario_of(row)
+        scenario = scenario_from_row(row)
         if self.run is not None:
-            return metrics_of(self.run(scenario))
-        check_code(PARTS, code)
+            return summary_metrics(self.run(scenario))
+        check_code(SIMULATION_PARTS, code)
         plugins = outside_plugins(scenario.chosen)
         if plugins and scenario_key(scenario) != row["run"]:
             raise ConfigError(
                 f"the source of {either([*plugins])} on this worker is not the driver's: start again if it changed "
                 "meanwhile, or use --ship if the worker has another version"
             )
-        return metrics_of(simulate(scenario).summary)
+        return summary_metrics(simulate(scenario).summary)
 
 
 def _effort(strategy: str) -> float:
     if strategy not in STRATEGIES:
-        return _ORACLE
+        return _ORACLE_COST
     routing = routing_of(strategy)
     return 1.0 if routing is None else routing.effort
 

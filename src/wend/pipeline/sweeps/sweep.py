@@ -35,15 +35,15 @@ from pyspark.sql import DataFrame, SparkSession
 from wend.model.errors import ConfigError
 from wend.model.files import written
 from wend.pipeline.spark.arrow_schema import spark_schema
-from wend.pipeline.spark.task_errors import explain
+from wend.pipeline.spark.task_errors import translate_error
 from wend.pipeline.spark.task_progress import run_progress
 from wend.pipeline.storage.job_folders import literal_path, spark_path
 from wend.pipeline.sweeps.run_kind import RunKind, all_columns, error_row
-from wend.pipeline.sweeps.run_process import RunDied, RunFailed, RunTimeout, call_apart
+from wend.pipeline.sweeps.run_process import RunDied, RunFailed, RunTimeout, call_in_child
 
 R = TypeVar("R")
 
-TRIES = 3
+MAX_TRIES = 3
 """How often a run may kill its process."""
 MAX_FILES = 500
 """A folder with more results is compacted when a sweep ends."""
@@ -151,9 +151,9 @@ def sweep(
         frame = run_frame(spark, kind, [by_key[key] for key in queue])
         results = execute(frame, store.folder, kind, code, len(queue), limit_s)
         with run_progress(store.finished, weights, total=len(by_key), quiet=quiet):
-            _compute(results, store, queue)
+            _execute_job(results, store, queue)
         store.compact(kind.result_schema)
-    return _gather(spark, store, kind.result_schema, list(by_key), len(queue))
+    return _collect_results(spark, store, kind.result_schema, list(by_key), len(queue))
 
 
 def run_frame(spark: SparkSession, kind: RunKind[R], runs: Sequence[R]) -> DataFrame:
@@ -191,31 +191,31 @@ def _run_row(row: dict[str, Any], folder: Path, kind: RunKind[Any], code: str, l
         result = {**all_columns(row, schema), **_run_with_retries(partial(kind.run_metrics, row, code), limit_s)}
     except RunFailed as error:
         result = error_row(row, schema, str(error), error.trace)
-        _write(result, schema, failed)
+        _write_row(result, schema, failed)
     except (RunDied, RunTimeout) as error:
         apart = folder / f"{row['run']}{_QUARANTINE}"
         sentence = f"{type(error).__name__}: {error}; it is not tried again unless you remove {apart}"
         result = error_row(row, schema, sentence, "")
-        _write(result, schema, apart)
+        _write_row(result, schema, apart)
         failed.unlink(missing_ok=True)
     else:
-        _write(result, schema, place)
+        _write_row(result, schema, place)
         failed.unlink(missing_ok=True)
     return result
 
 
 def _run_with_retries(task: Callable[[], dict[str, Any]], limit_s: float) -> dict[str, Any]:
     """Execute a run, again if it kills its process: that may be another program's fault."""
-    for _ in range(TRIES - 1):
+    for _ in range(MAX_TRIES - 1):
         with suppress(RunDied):
-            return dict(call_apart(task, limit_s))
+            return dict(call_in_child(task, limit_s))
     try:
-        return dict(call_apart(task, limit_s))
+        return dict(call_in_child(task, limit_s))
     except RunDied as error:
-        raise RunDied(f"{error}, {TRIES} times") from None
+        raise RunDied(f"{error}, {MAX_TRIES} times") from None
 
 
-def _write(result: dict[str, Any], schema: pa.Schema, place: Path) -> None:
+def _write_row(result: dict[str, Any], schema: pa.Schema, place: Path) -> None:
     with written(place, lasting=True) as draft:
         pq.write_table(pa.Table.from_pylist([result], schema=schema), draft)
 
@@ -236,17 +236,19 @@ def _is_result(name: str) -> bool:
     )
 
 
-def _compute(results: DataFrame, store: RunStore, queue: list[str]) -> None:
+def _execute_job(results: DataFrame, store: RunStore, queue: list[str]) -> None:
     """Make Spark compute every row. The rows are discarded, because tasks write the results."""
     try:
         results.write.format("noop").mode("overwrite").save()
     except Exception as error:
         done = len(store.finished() & set(queue))
         opening = f"the Spark job failed after {done} of {len(queue)} runs (start again to go on from there)"
-        raise explain(error, opening) from error
+        raise translate_error(error, opening) from error
 
 
-def _gather(spark: SparkSession, store: RunStore, schema: pa.Schema, run_keys: list[str], ran: int) -> SweepResult:
+def _collect_results(
+    spark: SparkSession, store: RunStore, schema: pa.Schema, run_keys: list[str], ran: int
+) -> SweepResult:
     keys = spark.createDataFrame(pa.table({"run": pa.array(run_keys, pa.string())}))
     results = store.read(spark, schema).join(keys, "run", "left_semi")
     failed = results.where("error IS NOT NULL").select("run", "strategy", "seed", "error", "traceback")

@@ -24,8 +24,8 @@ import pyarrow as pa
 import wend
 from wend.model.errors import ConfigError
 from wend.pipeline.code_hash import code_hash
-from wend.pipeline.rows import arrow_type
-from wend.pipeline.sweeps.run_kind import check_code, number_or_nothing
+from wend.pipeline.scenario_rows import arrow_type
+from wend.pipeline.sweeps.run_kind import check_code, finite_or_null
 
 _KEYS = [pa.field("run", pa.string()), pa.field("setting", pa.string())]
 _RESERVED = {"run", "setting", "place", "kind", "seed", "wall_s", "error", "traceback", "study", "code"}
@@ -126,7 +126,7 @@ class Trials:
 
     @cached_property
     def parts(self) -> tuple[str, ...]:
-        return tuple(sorted({part for kind in self.kinds for part in (*kind.parts, *_file_of(kind.run))}))
+        return tuple(sorted({part for kind in self.kinds for part in (*kind.parts, *_files_of_function(kind.run))}))
 
     def key(self, run: Trial) -> str:
         text = msgspec.json.encode([run.kind, run.fields, run.seed], order="deterministic")
@@ -153,7 +153,7 @@ class Trials:
         unknown = sorted(metrics.keys() - set(kind.metrics))
         if unknown:
             raise TypeError(f"trials {kind.name!r} return {unknown[0]!r}, which is not one of their metrics")
-        return {**{name: number_or_nothing(float(value)) for name, value in metrics.items()}, "wall_s": wall_s}
+        return {**{name: finite_or_null(float(value)) for name, value in metrics.items()}, "wall_s": wall_s}
 
 
 def _with_ints(own: Mapping[str, Any], fields: type[msgspec.Struct]) -> dict[str, Any]:
@@ -165,7 +165,7 @@ def _with_ints(own: Mapping[str, Any], fields: type[msgspec.Struct]) -> dict[str
     }
 
 
-def _file_of(function: Callable[..., object]) -> list[str]:
+def _files_of_function(function: Callable[..., object]) -> list[str]:
     """The file of a function, relative to the package; nothing for a function from outside the package."""
     home = Path(wend.__file__).parent
     place = Path(sys.modules[function.__module__].__file__ or "")

@@ -23,13 +23,13 @@ import pyarrow as pa
 
 from wend.model.telemetry import Segment
 from wend.pipeline.spark.arrow_schema import ints
-from wend.pipeline.telemetry.outage_clocks import Outages, join_by_outages, outages_of
-from wend.pipeline.telemetry.segment_rows import Ints, node_columns, numbers
+from wend.pipeline.telemetry.outage_clocks import Outages, group_outages, join_by_outages
+from wend.pipeline.telemetry.segment_rows import Ints, int_column, node_columns
 
 TABLES = ("publications", "hops", "deliveries", "changes")
-_PER_SEGMENT = 64
-_STIR = np.uint64(0x9E3779B97F4A7C15)
-_STIR_2 = np.uint64(0xBF58476D1CE4E5B9)
+_SIGHTINGS_PER_SEGMENT = 64
+_HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_HASH_FACTOR_2 = np.uint64(0xBF58476D1CE4E5B9)
 SIGHTINGS = pa.schema(
     ints("publisher", "publisher_incarnation", "sequence", "peer", "incarnation", "published_ns", "own")
 )
@@ -53,24 +53,24 @@ class Clocks(NamedTuple):
         return {node: round(offset / unit_ns) * unit_ns for node, offset in self.offsets.items()}
 
 
-def by_node(rows: Iterable[tuple[int, int, int]]) -> dict[Node, int]:
-    """A number of each incarnation, from the facts of a version."""
+def numbers_by_node(rows: Iterable[tuple[int, int, int]]) -> dict[Node, int]:
+    """Rows of a version's facts as a dictionary: incarnation -> number."""
     return {(peer, incarnation): number for peer, incarnation, number in rows}
 
 
-def sightings(table: pa.Table, segment: Segment) -> pa.Table:
+def segment_sightings(table: pa.Table, segment: Segment) -> pa.Table:
     """The events with the lowest hashes that a segment saw, or its outages."""
     if segment.table == "changes":
-        return _outages(table, segment)
-    sequence = numbers(table, "sequence")
-    key = sequence.astype(np.uint64) * _STIR + numbers(table, "publisher").astype(np.uint64) * _STIR_2
+        return _segment_outages(table, segment)
+    sequence = int_column(table, "sequence")
+    key = sequence.astype(np.uint64) * _HASH_FACTOR + int_column(table, "publisher").astype(np.uint64) * _HASH_FACTOR_2
     key ^= key >> np.uint64(31)
-    key *= _STIR
-    many = min(_PER_SEGMENT, len(key))
+    key *= _HASH_FACTOR
+    many = min(_SIGHTINGS_PER_SEGMENT, len(key))
     chosen = np.sort(np.argpartition(key, many - 1)[:many]) if many < len(key) else np.arange(len(key))
     few = table.take(pa.array(chosen))
     own = segment.table == "publications"
-    times = numbers(few, "time_ns") - (0 if own else numbers(few, "age_ns"))
+    times = int_column(few, "time_ns") - (0 if own else int_column(few, "age_ns"))
     return pa.table(
         {
             "publisher": few["publisher"],
@@ -83,37 +83,39 @@ def sightings(table: pa.Table, segment: Segment) -> pa.Table:
     )
 
 
-def _outages(table: pa.Table, segment: Segment) -> pa.Table:
+def _segment_outages(table: pa.Table, segment: Segment) -> pa.Table:
     """The last outages that ended in a segment. An outage that began earlier has no known length, and is left out."""
-    heard, ended = numbers(table, "heard_ns"), numbers(table, "time_ns")
-    chosen = np.flatnonzero((table["state"].to_numpy(zero_copy_only=False) == "up") & (heard < ended))[-_PER_SEGMENT:]
+    heard, ended = int_column(table, "heard_ns"), int_column(table, "time_ns")
+    chosen = np.flatnonzero((table["state"].to_numpy(zero_copy_only=False) == "up") & (heard < ended))[
+        -_SIGHTINGS_PER_SEGMENT:
+    ]
     same = {"publisher_incarnation": 0, "peer": segment.peer, "incarnation": segment.incarnation, "own": OUTAGE}
     columns = {name: np.full(len(chosen), value, np.int64) for name, value in same.items()}
-    columns |= {"publisher": numbers(table, "neighbour")[chosen]}
+    columns |= {"publisher": int_column(table, "neighbour")[chosen]}
     columns |= {"sequence": heard[chosen], "published_ns": ended[chosen]}
     return pa.table({name: columns[name] for name in SIGHTINGS.names}, schema=SIGHTINGS)
 
 
 def solve_clocks(seen: pa.Table, nodes: set[Node]) -> Clocks:
     """The offsets of all nodes, from the sightings of all segments."""
-    is_outage = numbers(seen, "own") == OUTAGE
-    edges = _edges(seen.filter(pa.array(~is_outage)))
+    is_outage = int_column(seen, "own") == OUTAGE
+    edges = _clock_differences(seen.filter(pa.array(~is_outage)))
     component = {node: node for node in nodes}
     for pair in edges:
         for node in pair:
             component.setdefault(node, node)
     near: dict[Node, list[tuple[Node, int]]] = defaultdict(list)
     for (a, b), (_, ahead) in sorted(edges.items(), key=lambda item: (-item[1][0], item[0])):
-        if _root(component, a) != _root(component, b):
-            component[_root(component, b)] = _root(component, a)
+        if _root_of(component, a) != _root_of(component, b):
+            component[_root_of(component, b)] = _root_of(component, a)
             near[a].append((b, ahead))
             near[b].append((a, -ahead))
     members: dict[Node, list[Node]] = defaultdict(list)
     for node in sorted(component):
-        members[_root(component, node)].append(node)
+        members[_root_of(component, node)].append(node)
     down = seen.filter(pa.array(is_outage))
-    ends = [numbers(down, name) for name in ("peer", "incarnation", "publisher", "sequence", "published_ns")]
-    outages: Outages = outages_of(ends) if len(members) > 1 else {}
+    ends = [int_column(down, name) for name in ("peer", "incarnation", "publisher", "sequence", "published_ns")]
+    outages: Outages = group_outages(ends) if len(members) > 1 else {}
     often = {node: sum(len(end) for _, end in links.values()) for node, links in outages.items()}
 
     def rank(tree: list[Node]) -> tuple[int, int, int, Node]:
@@ -121,25 +123,25 @@ def solve_clocks(seen: pa.Table, nodes: set[Node]) -> Clocks:
         return -len({peer for peer, _ in tree}), -len(tree), -sum(often.get(node, 0) for node in tree), tree[0]
 
     trees = sorted(members.values(), key=rank)
-    groups = join_by_outages([_walk_tree(tree[0], near) for tree in trees], outages)
+    groups = join_by_outages([_tree_offsets(tree[0], near) for tree in trees], outages)
     offsets: dict[Node, int] = {}
     for group in groups:
-        offsets |= _centre(group)
+        offsets |= _centre_on_median_peer(group)
     main = set(groups[0]) if groups and len(groups[0]) > 1 else set()
     return Clocks(dict(sorted(offsets.items())), sorted(set(component) - main))
 
 
-def _edges(seen: pa.Table) -> dict[tuple[Node, Node], tuple[int, int]]:
+def _clock_differences(seen: pa.Table) -> dict[tuple[Node, Node], tuple[int, int]]:
     """Pairs of nodes with the number of events that both saw, and the median by which the second clock is ahead."""
     if not seen.num_rows:
         return {}
-    ids = np.stack([numbers(seen, name) for name in ("publisher", "publisher_incarnation", "sequence")], axis=1)
-    nodes = np.stack([numbers(seen, name) for name in ("peer", "incarnation")], axis=1)
+    ids = np.stack([int_column(seen, name) for name in ("publisher", "publisher_incarnation", "sequence")], axis=1)
+    nodes = np.stack([int_column(seen, name) for name in ("peer", "incarnation")], axis=1)
     unique_nodes, node = np.unique(nodes, axis=0, return_inverse=True)
     _, event = np.unique(ids, axis=0, return_inverse=True)
-    times = numbers(seen, "published_ns")
+    times = int_column(seen, "published_ns")
     # By event, its publisher first; of several sightings by one node, the earliest arrival counts.
-    order = np.lexsort((times, node.ravel(), -numbers(seen, "own"), event.ravel()))
+    order = np.lexsort((times, node.ravel(), -int_column(seen, "own"), event.ravel()))
     event, node, times = event.ravel()[order], node.ravel()[order], times[order]
     keep = np.ones(len(event), bool)
     keep[1:] = (event[1:] != event[:-1]) | (node[1:] != node[:-1])
@@ -152,10 +154,10 @@ def _edges(seen: pa.Table) -> dict[tuple[Node, Node], tuple[int, int]]:
     swap = a > b
     a, b, ahead = np.where(swap, b, a), np.where(swap, a, b), np.where(swap, -ahead, ahead)
     apart = a != b
-    return _medians(unique_nodes, a[apart], b[apart], ahead[apart])
+    return _median_differences(unique_nodes, a[apart], b[apart], ahead[apart])
 
 
-def _medians(nodes: Ints, a: Ints, b: Ints, ahead: Ints) -> dict[tuple[Node, Node], tuple[int, int]]:
+def _median_differences(nodes: Ints, a: Ints, b: Ints, ahead: Ints) -> dict[tuple[Node, Node], tuple[int, int]]:
     order = np.lexsort((ahead, b, a))
     a, b, ahead = a[order], b[order], ahead[order]
     begins = np.flatnonzero(np.concatenate([[True], (a[1:] != a[:-1]) | (b[1:] != b[:-1])])) if len(a) else a
@@ -167,14 +169,14 @@ def _medians(nodes: Ints, a: Ints, b: Ints, ahead: Ints) -> dict[tuple[Node, Nod
     return medians
 
 
-def _root(component: dict[Node, Node], node: Node) -> Node:
+def _root_of(component: dict[Node, Node], node: Node) -> Node:
     while component[node] != node:
         component[node] = component[component[node]]
         node = component[node]
     return node
 
 
-def _walk_tree(start: Node, near: dict[Node, list[tuple[Node, int]]]) -> dict[Node, int]:
+def _tree_offsets(start: Node, near: dict[Node, list[tuple[Node, int]]]) -> dict[Node, int]:
     offsets, queue = {start: 0}, [start]
     for node in queue:
         for other, ahead in near[node]:
@@ -184,7 +186,7 @@ def _walk_tree(start: Node, near: dict[Node, list[tuple[Node, int]]]) -> dict[No
     return offsets
 
 
-def _centre(offsets: dict[Node, int]) -> dict[Node, int]:
+def _centre_on_median_peer(offsets: dict[Node, int]) -> dict[Node, int]:
     """Offsets against the median peer of a tree. A peer counts once, however often it restarted."""
     by_peer: dict[int, list[int]] = defaultdict(list)
     for (peer, _), offset in offsets.items():

@@ -14,33 +14,34 @@ from wend.model.telemetry import Segment
 from wend.model.units import SECOND
 from wend.pipeline.spark.arrow_schema import ints
 from wend.pipeline.telemetry.clocks import Node
-from wend.pipeline.telemetry.segment_rows import node_columns, numbers
+from wend.pipeline.telemetry.segment_rows import int_column, node_columns
 
 BUCKET_NS = 900 * SECOND
 """The length of a bucket, unless a job has windows of its own."""
 PUBLICATION, HOP, DELIVERY = 0, 1, 2
-KINDS = {"publications": PUBLICATION, "hops": HOP, "deliveries": DELIVERY}
-EVENT = ("publisher", "publisher_incarnation", "sequence")
-EVENTS = pa.schema(
+ROW_KINDS = {"publications": PUBLICATION, "hops": HOP, "deliveries": DELIVERY}
+EVENT_ID = ("publisher", "publisher_incarnation", "sequence")
+EVENT_SCHEMA = pa.schema(
     [
         *ints("bucket"), ("what", pa.int32()),
-        *ints(*EVENT, "peer", "incarnation", "sender", "age_ns", "link_ns", "waited_ns", "deadline_ns", "size_bytes"),
+        *ints(*EVENT_ID, "peer", "incarnation", "sender", "age_ns", "link_ns", "waited_ns", "deadline_ns"),
+        *ints("size_bytes"),
     ]
 )  # fmt: skip
-PUBLISHED = pa.schema([*EVENTS, *ints("time_ns", "expected")])
+PUBLICATION_SCHEMA = pa.schema([*EVENT_SCHEMA, *ints("time_ns", "expected")])
 """The same, with the time of the row by the clock of its peer, and the number of peers that an event was for."""
 
 
 def event_rows(
-    table: pa.Table, segment: Segment, *, offsets: dict[Node, int], bucket_ns: int, schema: pa.Schema = EVENTS
+    table: pa.Table, segment: Segment, *, offsets: dict[Node, int], bucket_ns: int, schema: pa.Schema = EVENT_SCHEMA
 ) -> pa.Table:
     """The rows of a segment of events, with their buckets."""
     many = table.num_rows
-    ages = numbers(table, "age_ns") if segment.table != "publications" else np.zeros(many, np.int64)
-    published = numbers(table, "time_ns") - ages - offsets.get((segment.peer, segment.incarnation), 0)
+    ages = int_column(table, "age_ns") if segment.table != "publications" else np.zeros(many, np.int64)
+    published = int_column(table, "time_ns") - ages - offsets.get((segment.peer, segment.incarnation), 0)
     own = {
         "bucket": pa.array(published // bucket_ns),
-        "what": pa.repeat(pa.scalar(KINDS[segment.table], pa.int32()), many),
+        "what": pa.repeat(pa.scalar(ROW_KINDS[segment.table], pa.int32()), many),
         **node_columns(segment, many),
         "age_ns": pa.array(ages),
     }
@@ -53,6 +54,6 @@ def event_rows(
     return pa.table(columns, schema=schema)
 
 
-def beside(buckets: Iterable[int]) -> set[int]:
-    """These buckets and their neighbours."""
+def with_adjacent(buckets: Iterable[int]) -> set[int]:
+    """These buckets, and the ones before and after each."""
     return {bucket + step for bucket in buckets for step in (-1, 0, 1)}

@@ -17,21 +17,21 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from wend.model.errors import ConfigError, TryAgain, WendError
-from wend.pipeline.spark.task_errors import explain, plain_errors
+from wend.pipeline.spark.task_errors import translate_error, translated_errors
 from wend.pipeline.storage.hadoop_folder import HadoopFolder
 from wend.pipeline.storage.job_folders import literal_path, local_path, spark_path
 from wend.pipeline.storage.local_folder import LocalFolder
-from wend.pipeline.telemetry.segment_listing import named_files
+from wend.pipeline.telemetry.segment_listing import make_listing
 from wend.pipeline.telemetry.table_update import TelemetryJob
 from wend.pipeline.telemetry.updates import UpdateSummary, run_update
 
-FORMAT = 1
+CHECKPOINT_FORMAT = 1
 """Grows when older checkpoints become unusable."""
-_TRIES = 5
-_EVERY = "10 seconds"
-_FILES = "path string, modificationTime timestamp, length bigint, content binary"
+_MAX_TRIES = 5
+_TRIGGER_INTERVAL = "10 seconds"
+_FILE_COLUMNS = "path string, modificationTime timestamp, length bigint, content binary"
 """The columns of Spark's list of files."""
-_OLDEST = "36500d"
+_MAX_AGE = "36500d"
 """Segments may arrive years late."""
 
 
@@ -78,27 +78,27 @@ def follow(
     def _update(batch: DataFrame, number: int) -> UpdateSummary | None:
         rows = batch.select("path", "length").toArrow()
         paths = [str(local_path(path) or path) for path in rows["path"].to_pylist()]
-        listing = named_files(zip(paths, rows["length"].to_pylist(), strict=True))
+        listing = make_listing(zip(paths, rows["length"].to_pylist(), strict=True))
         if not listing.files:
             return None
         transaction = own.app, number
         attempt = partial(run_update, spark, folder, job, listing.files, max_bad=1.0, transaction=transaction)
-        for _ in range(_TRIES - 1):
+        for _ in range(_MAX_TRIES - 1):
             with suppress(TryAgain):  # a compaction has changed the tables meanwhile
                 return attempt()
         return attempt()
 
-    with plain_errors():
+    with translated_errors():
         reader = spark.readStream.format("binaryFile").option("recursiveFileLookup", "true")
         files = (
-            reader.schema(_FILES)
+            reader.schema(_FILE_COLUMNS)
             .option("pathGlobFilter", "*.parquet")
             .option("maxFilesPerTrigger", at_once)
-            .option("maxFileAge", _OLDEST)
+            .option("maxFileAge", _MAX_AGE)
             .load(literal_path(source))
         )
         writer = files.writeStream.foreachBatch(arrived).option("checkpointLocation", spark_path(checkpoint))
-        timing: dict[str, Any] = {"availableNow": True} if drain else {"processingTime": _EVERY}
+        timing: dict[str, Any] = {"availableNow": True} if drain else {"processingTime": _TRIGGER_INTERVAL}
         query = writer.trigger(**timing).start()
     try:
         while not query.awaitTermination(1):  # a wait without an end would not notice Ctrl-C
@@ -106,7 +106,7 @@ def follow(
     except Exception as error:
         if failed:
             raise failed[0] from None
-        raise explain(error, "the stream failed") from error
+        raise translate_error(error, "the stream failed") from error
     finally:
         query.stop()
 
@@ -119,27 +119,27 @@ def open_checkpoint(spark: SparkSession, checkpoint: str, job: str, source: str)
     if text is None:
         if files.names("") and any(True for _ in files.sizes("offsets")):
             raise ConfigError(f"{checkpoint} is a checkpoint of another program; choose another folder")
-        created = Checkpoint(FORMAT, f"{job}-{uuid.uuid4().hex}", job, _absolute(source))
+        created = Checkpoint(CHECKPOINT_FORMAT, f"{job}-{uuid.uuid4().hex}", job, _absolute_source(source))
         files.create("wend/checkpoint.json", msgspec.json.encode(created))
         return created
     try:
         number = msgspec.json.decode(text, type=dict[str, Any]).get("format")
-        if number != FORMAT:
+        if number != CHECKPOINT_FORMAT:
             raise ConfigError(
-                f"{checkpoint} is a checkpoint of another version of Wend (format {number}, not {FORMAT}): remove it; "
-                "the tables know what they have, so nothing is lost or doubled"
+                f"{checkpoint} is a checkpoint of another version of Wend (format {number}, not "
+                f"{CHECKPOINT_FORMAT}): remove it; the tables know what they have, so nothing is lost or doubled"
             )
         stored = msgspec.json.decode(text, type=Checkpoint)
     except msgspec.DecodeError:
         raise ConfigError(f"{checkpoint} is damaged: remove it; the tables know what they have") from None
-    if (stored.job, _absolute(stored.source)) != (job, _absolute(source)):
+    if (stored.job, _absolute_source(stored.source)) != (job, _absolute_source(source)):
         raise ConfigError(
             f"{checkpoint} is the checkpoint of `wend data {stored.job} {stored.source}`; each stream needs its own"
         )
     return stored
 
 
-def _absolute(source: str) -> str:
+def _absolute_source(source: str) -> str:
     """A source by a name that is valid in any folder."""
     local = local_path(source)
     return source if local is None else os.path.abspath(local)

@@ -12,8 +12,8 @@ from wend.pipeline.spark.arrow_schema import spark_schema
 from wend.pipeline.spark.partitions import cores
 from wend.pipeline.storage.versioned_tables import TableFolder
 from wend.pipeline.telemetry.clocks import Node
-from wend.pipeline.telemetry.event_rows import DELIVERY, EVENT, EVENTS, beside, event_rows
-from wend.pipeline.telemetry.late_paths import CAUSES, lost_time
+from wend.pipeline.telemetry.event_rows import DELIVERY, EVENT_ID, EVENT_SCHEMA, event_rows, with_adjacent
+from wend.pipeline.telemetry.late_paths import CAUSES, find_lost_time
 from wend.pipeline.telemetry.table_update import PartialTable, TableUpdate
 from wend.pipeline.telemetry.telemetry_pictures import lost_time_bars
 from wend.pipeline.telemetry.updates import CLOCK_UNIT_NS
@@ -42,12 +42,12 @@ class LateJob:
 
     def partial_tables(self, offsets: dict[Node, int]) -> list[PartialTable]:
         reduction = partial(event_rows, offsets=offsets, bucket_ns=self.window_ns)
-        return [PartialTable("_events", self.tables, reduction, EVENTS)]
+        return [PartialTable("_events", self.tables, reduction, EVENT_SCHEMA)]
 
     def merge(self, update: TableUpdate) -> None:
         there = update.buckets("_events")
-        update.touched = beside(update.touched) & there
-        near = update.partial("_events", beside(update.touched))
+        update.touched = with_adjacent(update.touched) & there
+        near = update.partial_rows("_events", with_adjacent(update.touched))
         rows = near.withColumn("wanted", F.col("bucket").isin(sorted(update.touched)))
         begin = (F.col("bucket") * F.lit(self.window_ns)).alias("begin_ns")
         is_late = F.col("deadline_ns").between(F.lit(0), F.col("age_ns") - 1)
@@ -57,32 +57,32 @@ class LateJob:
             F.count(F.when(F.col("deadline_ns") >= 0, 1)).alias("with_deadline"),
             F.count(F.when(is_late, 1)).alias("late"),
         )
-        late = deliveries.where(is_late).select(*EVENT).distinct()
-        many = max(2 * cores(update.spark), update.bytes("_events", beside(update.touched)) // _TASK_BYTES)
-        routes = rows.join(late, list(EVENT), "left_semi").repartition(many, *EVENT)
-        spent = update.stored(routes.mapInArrow(_lost_time, spark_schema(CAUSES)))
+        late = deliveries.where(is_late).select(*EVENT_ID).distinct()
+        many = max(2 * cores(update.spark), update.bytes("_events", with_adjacent(update.touched)) // _TASK_BYTES)
+        routes = rows.join(late, list(EVENT_ID), "left_semi").repartition(many, *EVENT_ID)
+        spent = update.materialize(routes.mapInArrow(_find_lost_time, spark_schema(CAUSES)))
         causes = spent.groupBy("bucket", "cause", "peer", "neighbour").agg(
             F.sum("deliveries").alias("deliveries"),
             F.sum("time_ns").alias("time_ns"),
             F.max("most_ns").alias("most_ns"),
         )
-        update.replace("causes", _sorted(causes.select(begin, *causes.columns)), update.touched)
+        update.replace("causes", _sort_by_bucket(causes.select(begin, *causes.columns)), update.touched)
         incomplete = spent.where("cause = 'incomplete'").groupBy("bucket").agg(F.sum("deliveries").alias("incomplete"))
         whole = counted.join(incomplete, "bucket", "left").fillna(0, ["incomplete"])
-        update.replace("lateness", _sorted(whole.select(begin, *whole.columns)), update.touched)
+        update.replace("lateness", _sort_by_bucket(whole.select(begin, *whole.columns)), update.touched)
 
     def picture(self, spark: SparkSession, folder: str) -> str:
         tables = TableFolder(spark, folder)
-        version = tables.required()
+        version = tables.require_newest()
         return lost_time_bars(tables.frame(version, "causes"), tables.frame(version, "lateness"))
 
 
-def _sorted(frame: DataFrame) -> DataFrame:
+def _sort_by_bucket(frame: DataFrame) -> DataFrame:
     order = [name for name in ("begin_ns", "cause", "peer", "neighbour") if name in frame.columns]
     return frame.repartition("bucket").sortWithinPartitions(*order)
 
 
-def _lost_time(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _find_lost_time(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     every = list(batches)
     if every:
-        yield from lost_time(pa.Table.from_batches(every)).to_batches()
+        yield from find_lost_time(pa.Table.from_batches(every)).to_batches()

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from wend.pipeline.spark.arrow_schema import ints
-from wend.pipeline.telemetry.event_rows import DELIVERY, EVENT, HOP
-from wend.pipeline.telemetry.segment_rows import Ints, numbers
+from wend.pipeline.telemetry.event_rows import DELIVERY, EVENT_ID, HOP
+from wend.pipeline.telemetry.segment_rows import Ints, int_column
 
 WAITING, ON_LINK, RECEIVING, LOCAL, INCOMPLETE = "waiting", "link", "receiving", "local", "incomplete"
 CAUSES = pa.schema(
@@ -61,13 +61,13 @@ class _LostTime:
         return pa.concat_tables(tables) if tables else CAUSES.empty_table()
 
 
-def lost_time(rows: pa.Table) -> pa.Table:
+def find_lost_time(rows: pa.Table) -> pa.Table:
     """The causes of all late deliveries among these rows, which have all rows of their events. `wanted` is true for
     deliveries in the requested buckets."""
     if not rows.num_rows:
         return CAUSES.empty_table()
-    what, peer, age = (numbers(rows, name) for name in ("what", "peer", "age_ns"))
-    event = _numbered(rows)
+    what, peer, age = (int_column(rows, name) for name in ("what", "peer", "age_ns"))
+    event = _number_events(rows)
     deadline = rows["deadline_ns"].fill_null(-1).to_numpy()
     hops = np.flatnonzero(what == HOP)
     # The first arrival of each event at each peer.
@@ -80,11 +80,11 @@ def lost_time(rows: pa.Table) -> pa.Table:
     sender = rows["sender"].fill_null(_NOBODY).to_numpy()[hops]
     link, waited = (rows[name].fill_null(0).to_numpy()[hops] for name in ("link_ns", "waited_ns"))
     waited = np.minimum(waited, link)
-    arrived, publisher = age[hops], numbers(rows, "publisher")
+    arrived, publisher = age[hops], int_column(rows, "publisher")
     late = np.flatnonzero((what == DELIVERY) & (deadline >= 0) & (age > deadline) & rows["wanted"].to_numpy())
     spent = _LostTime()
     # Deliveries on their way back: where they are, and their age when they left from there.
-    bucket, of, here, departure = numbers(rows, "bucket")[late], event[late], peer[late], age[late]
+    bucket, of, here, departure = int_column(rows, "bucket")[late], event[late], peer[late], age[late]
     origin, onward = publisher[late], np.full(len(late), _NOBODY)
     for _ in range(_MAX_HOPS):
         home = here == origin
@@ -116,9 +116,9 @@ def lost_time(rows: pa.Table) -> pa.Table:
     return spent.table()
 
 
-def _numbered(rows: pa.Table) -> Ints:
+def _number_events(rows: pa.Table) -> Ints:
     """A number for each event."""
-    columns = [numbers(rows, name) for name in EVENT]
+    columns = [int_column(rows, name) for name in EVENT_ID]
     order = np.lexsort(columns)
     new = np.zeros(len(order), np.int64)
     for values in columns:

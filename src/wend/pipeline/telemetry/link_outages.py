@@ -24,10 +24,10 @@ import pyarrow as pa
 from wend.model.telemetry import Segment
 from wend.pipeline.spark.arrow_schema import ints
 from wend.pipeline.telemetry.clocks import Node
-from wend.pipeline.telemetry.segment_rows import node_columns, numbers
+from wend.pipeline.telemetry.segment_rows import int_column, node_columns
 
-DOWN = ("down", "one-way")
-UP = ("up", "unlinked")
+DOWN_STATES = ("down", "one-way")
+UP_STATES = ("up", "unlinked")
 """A link that was removed is no longer down."""
 CHANGES = pa.schema(
     [
@@ -57,7 +57,7 @@ class _Interval(NamedTuple):
 
 def change_rows(table: pa.Table, segment: Segment) -> pa.Table:
     """The changes of a segment, as they are."""
-    own = {**node_columns(segment, table.num_rows), "delay_ns": pa.array(numbers(table, "delay_ns"))}
+    own = {**node_columns(segment, table.num_rows), "delay_ns": pa.array(int_column(table, "delay_ns"))}
     return pa.table({name: own[name] if name in own else table[name] for name in CHANGES.names}, schema=CHANGES)
 
 
@@ -70,9 +70,9 @@ def link_outages(
         by_node[row["peer"], row["incarnation"]].append(row)
     intervals: list[_Interval] = []
     for node, changes in by_node.items():
-        intervals += _of_end(node[0], changes, offsets.get(node, 0), _next_start(node, spans))
+        intervals += _outages_at_end(node[0], changes, offsets.get(node, 0), _next_start(node, spans))
     intervals.sort(key=lambda interval: (interval.begin, interval.peer))
-    return [_agreed(a, b, group, spans) for group in _overlapping(intervals)]
+    return [_merge_ends(a, b, group, spans) for group in _group_overlapping(intervals)]
 
 
 def _next_start(node: Node, spans: Spans) -> int | None:
@@ -83,7 +83,7 @@ def _next_start(node: Node, spans: Spans) -> int | None:
     return min((begin for begin in later if own is None or begin > own), default=None)
 
 
-def _overlapping(intervals: list[_Interval]) -> Iterator[list[_Interval]]:
+def _group_overlapping(intervals: list[_Interval]) -> Iterator[list[_Interval]]:
     """Groups of intervals that overlap. The intervals are sorted by their start."""
     group: list[_Interval] = []
     until: int | None = 0
@@ -99,14 +99,14 @@ def _overlapping(intervals: list[_Interval]) -> Iterator[list[_Interval]]:
         yield group
 
 
-def _of_end(peer: int, changes: list[dict[str, Any]], offset: int, restart: int | None) -> list[_Interval]:
+def _outages_at_end(peer: int, changes: list[dict[str, Any]], offset: int, restart: int | None) -> list[_Interval]:
     """The outages that one end saw in one incarnation."""
     intervals, begin, detection = [], None, 0
     for row in sorted(changes, key=lambda row: (row["time_ns"], row["state"], row["heard_ns"])):
         delay = row.get("delay_ns") or 0
-        if row["state"] in DOWN and begin is None:
+        if row["state"] in DOWN_STATES and begin is None:
             begin, detection = row["heard_ns"] - delay, row["detection_ns"]
-        elif row["state"] in UP and begin is not None:
+        elif row["state"] in UP_STATES and begin is not None:
             end = max(begin, row["time_ns"] - delay)
             intervals.append(_Interval(begin - offset, end - offset, peer, detection, delay))
             begin = None
@@ -115,14 +115,14 @@ def _of_end(peer: int, changes: list[dict[str, Any]], offset: int, restart: int 
     return intervals
 
 
-def _agreed(a: int, b: int, group: list[_Interval], spans: Spans) -> dict[str, Any]:
+def _merge_ends(a: int, b: int, group: list[_Interval], spans: Spans) -> dict[str, Any]:
     """Overlapping outages of both ends as one."""
     firsts: dict[int, int] = {}
     lasts: dict[int, _Interval] = {}
     for interval in group:
         firsts.setdefault(interval.peer, interval.begin)
         lasts[interval.peer] = interval
-    begin, ends = max(firsts.values()), _ends([*lasts.values()])
+    begin, ends = max(firsts.values()), _recovery_times([*lasts.values()])
     end = min(ends, default=None)
     if end is not None and end <= begin:  # the ends saw different things, so take the whole time
         begin, end = min(firsts.values()), max(ends)
@@ -137,7 +137,7 @@ def _agreed(a: int, b: int, group: list[_Interval], spans: Spans) -> dict[str, A
     }  # fmt: skip
 
 
-def _ends(lasts: list[_Interval]) -> list[int]:
+def _recovery_times(lasts: list[_Interval]) -> list[int]:
     """When the link worked again, by each end that came up. If both came up, the first to do so had an answer."""
     ended = [interval for interval in lasts if interval.end is not None]
     asked = len(lasts) > 1 and len(ended) == len(lasts)

@@ -13,12 +13,12 @@ from wend.pipeline.spark.arrow_schema import spark_schema
 from wend.pipeline.storage.versioned_tables import TableFolder
 from wend.pipeline.telemetry.clocks import Node
 from wend.pipeline.telemetry.link_outages import CHANGES, OUTAGES, Spans, change_rows, link_outages
-from wend.pipeline.telemetry.link_windows import LINKS, SAMPLES, Windowing, link_rows, link_sums
+from wend.pipeline.telemetry.link_windows import LINKS, SAMPLES, Windowing, merge_windows, sum_samples
 from wend.pipeline.telemetry.table_update import PartialTable, TableUpdate
 from wend.pipeline.telemetry.telemetry_pictures import availability_map
-from wend.pipeline.telemetry.updates import CLOCK_UNIT_NS, FORMAT
+from wend.pipeline.telemetry.updates import CLOCK_UNIT_NS, FORMAT_SETTING
 
-_FORMAT = 2
+_PARTIAL_FORMAT = 2
 """Grows when older partial rows can no longer be merged."""
 _TASK_BYTES = 32 * 2**20
 """Bytes of stored sums of a bucket that one task merges. It has them in memory."""
@@ -37,7 +37,7 @@ class LinksJob:
 
     @property
     def settings(self) -> dict[str, Any]:
-        return {"window_ns": self.windowing.window_ns, FORMAT: _FORMAT}
+        return {"window_ns": self.windowing.window_ns, FORMAT_SETTING: _PARTIAL_FORMAT}
 
     @property
     def offset_unit_ns(self) -> int:
@@ -45,26 +45,26 @@ class LinksJob:
         return max(CLOCK_UNIT_NS, self.windowing.window_ns // 60)
 
     def partial_tables(self, offsets: dict[Node, int]) -> list[PartialTable]:
-        reduction = partial(link_sums, offsets=offsets, windowing=self.windowing)
+        reduction = partial(sum_samples, offsets=offsets, windowing=self.windowing)
         return [
             PartialTable("_samples", ("links",), reduction, SAMPLES),
             PartialTable("_changes", ("changes",), change_rows, CHANGES, timed=False),
         ]
 
     def merge(self, update: TableUpdate) -> None:
-        outages = self._outages(update)
-        update.touched |= self._touched_by_outages(update, outages)
+        outages = self._find_outages(update)
+        update.touched |= self._changed_buckets(update, outages)
         update.replace("outages", outages.orderBy("begin_ns", "a", "b").coalesce(1))
-        sums = _linked(update.partial("_samples", update.touched))
-        down = self._by_bucket(update, outages.where("agreed"))
+        sums = _with_link(update.partial_rows("_samples", update.touched))
+        down = self._split_by_bucket(update, outages.where("agreed"))
         shares = update.bytes("_samples", update.touched) // max(1, len(update.touched)) // _TASK_BYTES + 1
         rows = sums.unionByName(down, allowMissingColumns=True)
         merged = rows.repartition("bucket", F.pmod("a", F.lit(shares))).mapInArrow(
-            partial(_windows, windowing=self.windowing), spark_schema(_OUTPUT)
+            partial(_merge_batches, windowing=self.windowing), spark_schema(_WINDOW_SCHEMA)
         )
         update.replace("links", merged.sortWithinPartitions("bucket", "begin_ns", "a", "b"), update.touched)
 
-    def _by_bucket(self, update: TableUpdate, outages: DataFrame) -> DataFrame:
+    def _split_by_bucket(self, update: TableUpdate, outages: DataFrame) -> DataFrame:
         """Each outage once for each touched bucket that it reaches into."""
         length = F.lit(self.windowing.window_ns * self.windowing.bucket_windows)
         buckets = update.spark.createDataFrame([(bucket,) for bucket in sorted(update.touched)], "bucket bigint")
@@ -76,15 +76,15 @@ class LinksJob:
 
     def picture(self, spark: SparkSession, folder: str) -> str:
         tables = TableFolder(spark, folder)
-        return availability_map(tables.frame(tables.required(), "links"))
+        return availability_map(tables.frame(tables.require_newest(), "links"))
 
-    def _outages(self, update: TableUpdate) -> DataFrame:
+    def _find_outages(self, update: TableUpdate) -> DataFrame:
         """All outages of all links: they are few, and one may last for any time."""
-        changes = update.partial("_changes")
-        find = _outages_by(update.clocks.rounded(CLOCK_UNIT_NS), update.spans)
-        return update.stored(_linked(changes).groupBy("a", "b").applyInArrow(find, spark_schema(OUTAGES)))
+        changes = update.partial_rows("_changes")
+        find = _outage_finder(update.clocks.rounded(CLOCK_UNIT_NS), update.spans)
+        return update.materialize(_with_link(changes).groupBy("a", "b").applyInArrow(find, spark_schema(OUTAGES)))
 
-    def _touched_by_outages(self, update: TableUpdate, outages: DataFrame) -> set[int]:
+    def _changed_buckets(self, update: TableUpdate, outages: DataFrame) -> set[int]:
         """The buckets in which an outage has changed."""
         if "outages" not in update.base.tables:
             return set()
@@ -101,15 +101,15 @@ class LinksJob:
         return touched
 
 
-_OUTPUT = pa.schema([*LINKS, pa.field("bucket", pa.int64())])
+_WINDOW_SCHEMA = pa.schema([*LINKS, pa.field("bucket", pa.int64())])
 
 
-def _linked(frame: DataFrame) -> DataFrame:
+def _with_link(frame: DataFrame) -> DataFrame:
     """Rows with the two peers of their link, the lower one first."""
     return frame.withColumns({"a": F.least("peer", "neighbour"), "b": F.greatest("peer", "neighbour")}).where("a < b")
 
 
-def _outages_by(offsets: dict[Node, int], spans: Spans) -> "Callable[[pa.Table], pa.Table]":
+def _outage_finder(offsets: dict[Node, int], spans: Spans) -> "Callable[[pa.Table], pa.Table]":
     """A function for Spark, which reads the hints of its arguments."""
 
     def outages(rows: pa.Table) -> pa.Table:
@@ -120,13 +120,13 @@ def _outages_by(offsets: dict[Node, int], spans: Spans) -> "Callable[[pa.Table],
     return outages
 
 
-def _windows(batches: Iterator[pa.RecordBatch], windowing: Windowing) -> Iterator[pa.RecordBatch]:
+def _merge_batches(batches: Iterator[pa.RecordBatch], windowing: Windowing) -> Iterator[pa.RecordBatch]:
     """The windows of all links of a task, from sums and outages."""
     every = list(batches)
     if not every:
         return
     table = pa.Table.from_batches(every)
     is_outage = table["down"].is_valid()
-    rows = link_rows(table.filter(compute.invert(is_outage)), table.filter(is_outage), windowing.window_ns)
+    rows = merge_windows(table.filter(compute.invert(is_outage)), table.filter(is_outage), windowing.window_ns)
     bucket = windowing.bucket(rows["begin_ns"].to_numpy())
     yield from rows.append_column("bucket", pa.array(bucket, pa.int64())).to_batches(max_chunksize=_BATCH_ROWS)

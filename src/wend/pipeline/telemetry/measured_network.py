@@ -22,7 +22,7 @@ from wend.pipeline.telemetry.recordings import Row, one_way_loss
 from wend.topology.graph import Overlay, OverlayLink
 
 MAX_PEERS = 10_000
-LEAST = 1e-3
+MIN_SHARE = 1e-3
 """The share of its capacity that a plan counts on if a link never worked."""
 
 
@@ -33,7 +33,7 @@ def measured_overlay(links: pa.Table, capacity: Rate | None = None, since_ns: in
     for row in links.to_pylist():
         if (row.get("begin_ns") or 0) >= since_ns:
             rows[row["a"], row["b"]].append(row)
-    delays = {link: _mean(windows, "delay_mean_ns") for link, windows in rows.items()}
+    delays = {link: _mean_by_samples(windows, "delay_mean_ns") for link, windows in rows.items()}
     longest = max((delay for delay in delays.values() if delay), default=None)
     if longest is None:
         raise ConfigError("the table of links has no delays: there is no network to plan for")
@@ -47,9 +47,9 @@ def measured_overlay(links: pa.Table, capacity: Rate | None = None, since_ns: in
 
 
 def _measured_link(a: int, b: int, windows: list[Row], delay_ns: float, capacity: Rate | None) -> OverlayLink:
-    loss = _mean([row | {"loss": one_way_loss(row)} for row in windows], "loss") or 0.0
-    availability = _mean(windows, "availability")
-    works = min(1.0, max(LEAST, (1.0 if availability is None else availability) * (1.0 - loss)))
+    loss = _mean_by_samples([row | {"loss": one_way_loss(row)} for row in windows], "loss") or 0.0
+    availability = _mean_by_samples(windows, "availability")
+    works = min(1.0, max(MIN_SHARE, (1.0 if availability is None else availability) * (1.0 - loss)))
     highest = [max(row.get(f"capacity_{direction}_bps") or 0.0 for row in windows) for direction in ("ab", "ba")]
     if any(highest):
         capacity = Rate(min(bps for bps in highest if bps > 0), bits=True)
@@ -61,7 +61,7 @@ def _measured_link(a: int, b: int, windows: list[Row], delay_ns: float, capacity
     return OverlayLink(a, b, max(1, round(delay_ns)), loss, msgs, bits)
 
 
-def _mean(rows: list[Row], name: str) -> float | None:
+def _mean_by_samples(rows: list[Row], name: str) -> float | None:
     """The mean of a column by the number of samples; None if no row has a value."""
     values = [(float(row[name]), max(1, row.get("samples") or 0)) for row in rows if row.get(name) is not None]
     total = sum(samples for _, samples in values)

@@ -21,29 +21,29 @@ from wend.model.units import MS
 Ints = NDArray[np.int64]
 Incarnation = tuple[int, int]
 """(peer, incarnation)"""
-Seen = tuple[Ints, Ints]
+EndOutages = tuple[Ints, Ints]
 """Start and end of the outages that one end saw, by its own clock."""
-Outages = Mapping[Incarnation, Mapping[int, Seen]]
+Outages = Mapping[Incarnation, Mapping[int, EndOutages]]
 """incarnation -> neighbour -> outages"""
-LEAST = 3
+MIN_AGREEING = 3
 """The least number of outages that must agree."""
-CLEAR = 2
+MIN_LEAD = 2
 """The accepted difference needs this many times the outages of any other."""
 WITHIN_NS = 250 * MS
 """The most by which the ends of one outage may differ: the delay of the link, and the time between two probes."""
-_MOST = 300
+_MAX_COMPARED = 300
 """Outages of one end of a link that are compared: the last ones."""
 
 
-def outages_of(rows: Sequence[Ints]) -> dict[Incarnation, dict[int, Seen]]:
+def group_outages(rows: Sequence[Ints]) -> dict[Incarnation, dict[int, EndOutages]]:
     """Outages by incarnation and neighbour, from columns: peer, incarnation, neighbour, begin, end."""
     outages: dict[Incarnation, dict[int, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
     for peer, incarnation, neighbour, begin, end in zip(*(column.tolist() for column in rows), strict=True):
         outages[peer, incarnation][neighbour].append((end, begin))
-    seen: dict[Incarnation, dict[int, Seen]] = {}
+    seen: dict[Incarnation, dict[int, EndOutages]] = {}
     for node, links in outages.items():
         for neighbour, times in links.items():
-            pairs = np.array(sorted(times)[-_MOST:], np.int64)
+            pairs = np.array(sorted(times)[-_MAX_COMPARED:], np.int64)
             seen.setdefault(node, {})[neighbour] = (pairs[:, 1], pairs[:, 0])
     return seen
 
@@ -57,7 +57,7 @@ def join_by_outages(groups: Sequence[Mapping[Incarnation, int]], outages: Outage
     grew = True
     while grew:
         # Compare all groups with the main group as it is. The next round reaches one link further.
-        differences = [(group, _difference(main, group, outages)) for group in others]
+        differences = [(group, _clock_difference(main, group, outages)) for group in others]
         for group, ahead in differences:
             if ahead is not None:
                 main |= {node: offset + ahead for node, offset in group.items()}
@@ -66,7 +66,9 @@ def join_by_outages(groups: Sequence[Mapping[Incarnation, int]], outages: Outage
     return [main, *others]
 
 
-def _difference(main: Mapping[Incarnation, int], group: Mapping[Incarnation, int], outages: Outages) -> int | None:
+def _clock_difference(
+    main: Mapping[Incarnation, int], group: Mapping[Incarnation, int], outages: Outages
+) -> int | None:
     """By how much the clock of a group is ahead of that of the main one; None if that is not clear."""
     peers: dict[int, list[Incarnation]] = defaultdict(list)
     for node in main:
@@ -80,31 +82,31 @@ def _difference(main: Mapping[Incarnation, int], group: Mapping[Incarnation, int
                 theirs = outages.get(other, {}).get(node[0])
                 if theirs is None:
                     continue
-                a, b = _pairs((theirs[0], theirs[1]), (begin, end))
+                a, b = _equally_long_pairs((theirs[0], theirs[1]), (begin, end))
                 ahead.append(end[b] - group[node] - (theirs[1][a] - main[other]))
                 which.append(b + many)
             many += len(end)
-    return _agreed(np.concatenate(ahead), np.concatenate(which)) if ahead else None
+    return _most_common_difference(np.concatenate(ahead), np.concatenate(which)) if ahead else None
 
 
-def _pairs(one: Seen, other: Seen) -> tuple[Ints, Ints]:
+def _equally_long_pairs(one: EndOutages, other: EndOutages) -> tuple[Ints, Ints]:
     """Pairs of outages that are about equally long, as positions in both."""
     lengths = (other[1] - other[0])[None, :] - (one[1] - one[0])[:, None]
     a, b = np.nonzero(np.abs(lengths) <= WITHIN_NS)
     return a.astype(np.int64), b.astype(np.int64)
 
 
-def _agreed(ahead: Ints, which: Ints) -> int | None:
+def _most_common_difference(ahead: Ints, which: Ints) -> int | None:
     """The difference on which most outages agree."""
     order = np.argsort(ahead, kind="stable")
     ahead, which = ahead[order], which[order]
     ends = np.searchsorted(ahead, ahead + WITHIN_NS, "right")
     counts = np.array([len(set(which[at:end].tolist())) for at, end in enumerate(ends.tolist())], np.int64)
-    if not len(counts) or counts.max() < LEAST:
+    if not len(counts) or counts.max() < MIN_AGREEING:
         return None
     best = int(np.argmax(counts))
     first, last = ahead[best], ahead[ends[best] - 1]
     apart = (ahead > last + WITHIN_NS) | (ahead < first - 2 * WITHIN_NS)
-    if apart.any() and CLEAR * counts[apart].max() > counts[best]:
+    if apart.any() and MIN_LEAD * counts[apart].max() > counts[best]:
         return None
     return int(np.median(ahead[best : ends[best]]))

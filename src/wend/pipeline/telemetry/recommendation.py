@@ -21,8 +21,8 @@ from wend.pictures.charts import RankedRow, ranked_dots
 from wend.pictures.palette import STRATEGIES
 from wend.pipeline.sweeps.seed_means import t_quantile
 
-EQUAL = 0.001
-FEW_WINDOWS = 3
+MAX_EQUAL_DIFFERENCE = 0.001
+MIN_WINDOWS = 3
 """With fewer windows, intervals are over single runs."""
 Unit = tuple[int, ...]
 Weighted = tuple[float, float]
@@ -78,7 +78,7 @@ class Recommendation(msgspec.Struct, frozen=True):
     paragraph: str
 
 
-def recommend(rows: Iterable[Mapping[str, Any]], equal: float = EQUAL) -> Recommendation:
+def recommend(rows: Iterable[Mapping[str, Any]], equal: float = MAX_EQUAL_DIFFERENCE) -> Recommendation:
     """Judge rows of replays. `equal`: a smaller share of deliveries is no reason to send more packets. Raises
     `ConfigError` if no row has a result."""
     runs: dict[Variant, list[Mapping[str, Any]]] = defaultdict(list)
@@ -92,12 +92,12 @@ def recommend(rows: Iterable[Mapping[str, Any]], equal: float = EQUAL) -> Recomm
     if not runs:
         raise ConfigError("no replay has a result, so nothing can be recommended")
     windows = {row["begin_ns"] for each in runs.values() for row in each}
-    by_window = len(windows) >= FEW_WINDOWS
-    on_time = {variant: _units(each, "on_time", by_window) for variant, each in runs.items()}
-    means = {variant: _mean(each, "on_time") for variant, each in runs.items()}
+    by_window = len(windows) >= MIN_WINDOWS
+    on_time = {variant: _values_by_unit(each, "on_time", by_window) for variant, each in runs.items()}
+    means = {variant: _metric_mean(each, "on_time") for variant, each in runs.items()}
     least = max(means.values()) - equal
     alike = [variant for variant in runs if means[variant] >= least]
-    first = min(alike, key=lambda variant: (_mean(runs[variant], "packets"), variant.name))
+    first = min(alike, key=lambda variant: (_metric_mean(runs[variant], "packets"), variant.name))
     order = sorted(runs, key=lambda variant: (variant != first, -means[variant], variant))
     ranked = tuple(
         RankedVariant(
@@ -105,101 +105,104 @@ def recommend(rows: Iterable[Mapping[str, Any]], equal: float = EQUAL) -> Recomm
             variant.redundancy,
             windows=len({row["begin_ns"] for row in runs[variant]}),
             runs=len(runs[variant]),
-            on_time=MeanInterval(means[variant], _half(list(on_time[variant].values()))),
-            delivery=_estimate(runs[variant], "delivery", by_window),
-            packets=_estimate(runs[variant], "packets", by_window),
-            delay_p99_ms=_mean_of(row["delay_p99_ms"] for row in runs[variant]),
-            behind=_difference(on_time[first], on_time[variant]),
+            on_time=MeanInterval(means[variant], _half_interval(list(on_time[variant].values()))),
+            delivery=_metric_interval(runs[variant], "delivery", by_window),
+            packets=_metric_interval(runs[variant], "packets", by_window),
+            delay_p99_ms=_mean_of_known(row["delay_p99_ms"] for row in runs[variant]),
+            behind=_mean_difference(on_time[first], on_time[variant]),
             failed=failed[variant],
-            recorded=_recorded(runs[variant]),
+            recorded=_on_time_as_recorded(runs[variant]),
         )
         for variant in order
     )
-    return Recommendation(ranked, _settings(first), paragraph(ranked))
+    return Recommendation(ranked, _peer_settings(first), recommendation_text(ranked))
 
 
-def _units(rows: Iterable[Mapping[str, Any]], metric: str, by_window: bool) -> dict[Unit, Weighted]:
+def _values_by_unit(rows: Iterable[Mapping[str, Any]], metric: str, by_window: bool) -> dict[Unit, Weighted]:
     """The values behind an interval: windows, as means over their seeds, or single runs."""
     by_unit: dict[Unit, list[Weighted]] = defaultdict(list)
     for row in rows:
         if row[metric] is not None:
             unit = (row["begin_ns"],) if by_window else (row["begin_ns"], row["seed"])
             by_unit[unit].append((row[metric], row["expected"] or 0.0))
-    return {unit: (_weighted(values), sum(weight for _, weight in values)) for unit, values in by_unit.items()}
+    return {unit: (_weighted_mean(values), sum(weight for _, weight in values)) for unit, values in by_unit.items()}
 
 
-def _mean(rows: Sequence[Mapping[str, Any]], metric: str) -> float:
+def _metric_mean(rows: Sequence[Mapping[str, Any]], metric: str) -> float:
     """The mean over all expected deliveries: a long window counts for more."""
-    return _weighted([(row[metric], row["expected"] or 0.0) for row in rows if row[metric] is not None])
+    return _weighted_mean([(row[metric], row["expected"] or 0.0) for row in rows if row[metric] is not None])
 
 
-def _weighted(values: Sequence[Weighted]) -> float:
+def _weighted_mean(values: Sequence[Weighted]) -> float:
     total = sum(weight for _, weight in values)
     return sum(value * weight for value, weight in values) / total if total else 0.0
 
 
-def _recorded(rows: Sequence[Mapping[str, Any]]) -> float | None:
+def _on_time_as_recorded(rows: Sequence[Mapping[str, Any]]) -> float | None:
     as_recorded = [row for row in rows if row.get("times") == RECORDED]
-    return _mean(as_recorded, "on_time") if as_recorded else None
+    return _metric_mean(as_recorded, "on_time") if as_recorded else None
 
 
-def _mean_of(values: Iterable[float | None]) -> float | None:
+def _mean_of_known(values: Iterable[float | None]) -> float | None:
     numbers = [value for value in values if value is not None]
     return fmean(numbers) if numbers else None
 
 
-def _half(values: Sequence[Weighted]) -> float | None:
+def _half_interval(values: Sequence[Weighted]) -> float | None:
     """Half of the 95 % interval of a weighted mean. With equal weights it is that of a plain mean."""
     many, total = len(values), sum(weight for _, weight in values)
     if many < 2 or not total:
         return None
-    mean = _weighted(values)
+    mean = _weighted_mean(values)
     spread = sqrt(many / (many - 1) * sum((weight / total * (value - mean)) ** 2 for value, weight in values))
     return t_quantile(many) * spread
 
 
-def _estimate(rows: Sequence[Mapping[str, Any]], metric: str, by_window: bool) -> MeanInterval:
-    return MeanInterval(_mean(rows, metric), _half(list(_units(rows, metric, by_window).values())))
+def _metric_interval(rows: Sequence[Mapping[str, Any]], metric: str, by_window: bool) -> MeanInterval:
+    return MeanInterval(
+        _metric_mean(rows, metric), _half_interval(list(_values_by_unit(rows, metric, by_window).values()))
+    )
 
 
-def _difference(best: Mapping[Unit, Weighted], other: Mapping[Unit, Weighted]) -> MeanInterval:
+def _mean_difference(best: Mapping[Unit, Weighted], other: Mapping[Unit, Weighted]) -> MeanInterval:
     pairs = [(best[unit][0] - other[unit][0], best[unit][1]) for unit in sorted(best.keys() & other.keys())]
-    return MeanInterval(_weighted(pairs), _half(pairs)) if pairs else MeanInterval(0.0)
+    return MeanInterval(_weighted_mean(pairs), _half_interval(pairs)) if pairs else MeanInterval(0.0)
 
 
-def _settings(variant: Variant) -> dict[str, str]:
+def _peer_settings(variant: Variant) -> dict[str, str]:
     return {"strategy": variant.strategy} | ({"redundancy": variant.redundancy} if variant.redundancy else {})
 
 
-def paragraph(ranked: Sequence[RankedVariant]) -> str:
+def recommendation_text(ranked: Sequence[RankedVariant]) -> str:
     """The recommendation in words, with the cost of the runner-up and of the last variant."""
     first, others = ranked[0], ranked[1:]
     text = (
-        f"Use {_named(first)}. Over {_counted(first.windows, 'window')} ({_counted(first.runs, 'run')}), "
-        f"{_percent(first.on_time)} of the deliveries would have been on time, with {first.packets.mean:.2f} data "
+        f"Use {_variant_text(first)}. Over {_count_text(first.windows, 'window')} ({_count_text(first.runs, 'run')}), "
+        f"{_percent_text(first.on_time)} of the deliveries would have been on time, with {first.packets.mean:.2f} data "
         "packets for each delivery."
     )
     if others:
-        text += f" The runner-up, {_named(others[0])}, {_behind(others[0])}, and {_packets(first, others[0])}."
+        second = others[0]
+        text += f" The runner-up, {_variant_text(second)}, {_behind_text(second)}, and {_packets_text(first, second)}."
     if len(others) > 1:
-        text += f" The last, {_named(others[-1])}, {_behind(others[-1])}."
+        text += f" The last, {_variant_text(others[-1])}, {_behind_text(others[-1])}."
     return text
 
 
-def _named(one: RankedVariant) -> str:
+def _variant_text(one: RankedVariant) -> str:
     return f"{one.strategy} with redundancy {one.redundancy}" if one.redundancy else one.strategy
 
 
-def _counted(count: int, what: str) -> str:
+def _count_text(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-def _percent(share: MeanInterval) -> str:
+def _percent_text(share: MeanInterval) -> str:
     half = "" if share.half is None else f" (± {100 * share.half:.2f} points)"
     return f"{100 * share.mean:.2f} %{half}"
 
 
-def _behind(one: RankedVariant) -> str:
+def _behind_text(one: RankedVariant) -> str:
     behind, half = 100 * one.behind.mean, one.behind.half
     if half is not None and abs(one.behind.mean) <= half:
         return f"differs by {behind:.2f} points, which may be chance (± {100 * half:.2f})"
@@ -207,14 +210,14 @@ def _behind(one: RankedVariant) -> str:
     return f"is on time {abs(behind):.2f} points {'less' if behind >= 0 else 'more'} often{sure}"
 
 
-def _packets(first: RankedVariant, other: RankedVariant) -> str:
+def _packets_text(first: RankedVariant, other: RankedVariant) -> str:
     more = other.packets.mean - first.packets.mean
     if abs(more) < 0.005:
         return "sends as many packets"
     return f"sends {abs(more):.2f} data packets {'more' if more > 0 else 'fewer'} for each delivery"
 
 
-def picture(recommendation: Recommendation) -> str:
+def draw_recommendation(recommendation: Recommendation) -> str:
     """The variants as dots: on time and delivered, with their packets."""
     rows = [
         RankedRow(
@@ -224,6 +227,6 @@ def picture(recommendation: Recommendation) -> str:
         for number, one in enumerate(recommendation.ranked)
     ]  # fmt: skip
     first = recommendation.ranked[0]
-    subtitle = f"{_counted(first.windows, 'recorded window')} played again; the recommended one is on top"
+    subtitle = f"{_count_text(first.windows, 'recorded window')} played again; the recommended one is on top"
     groups = ("on time", "delivered")
     return ranked_dots("What would have been on time", subtitle, groups, "data packets\nper delivery", rows)

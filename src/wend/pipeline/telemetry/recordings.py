@@ -4,9 +4,9 @@ The tables are those of `wend data links` (links, outages) and of `wend data wor
 whose links were observed for a part of it is played for that part: unobserved time has no outages, and would make every
 strategy look better than it was.
 
-If the publications of all publishers are known (`publications.py`), a window has the flows that published in it, with
-their times, and its played part contains all of them. A short window at the start or the end of the observed time is
-joined with its neighbour, so that every publication is played.
+If the publications of all publishers are known (`recorded_publications.py`), a window has the flows that published in
+it, with their times, and its played part contains all of them. A short window at the start or the end of the observed
+time is joined with its neighbour, so that every publication is played.
 """
 
 from bisect import bisect_left
@@ -24,17 +24,22 @@ from wend.model.events import PeerId
 from wend.model.rates import BITS_PER_BYTE, parse_rate
 from wend.model.units import SECOND, Nanos
 from wend.pipeline.storage.versioned_tables import TableFolder
-from wend.pipeline.telemetry.publications import MOST, RecordedPublications, deadlines_of, timed_flows
+from wend.pipeline.telemetry.recorded_publications import (
+    MAX_PUBLICATIONS,
+    RecordedPublications,
+    deadlines_of,
+    timed_flows,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-MIN_NS: Nanos = 5 * SECOND
+MIN_WINDOW_NS: Nanos = 5 * SECOND
 """Shorter windows say nothing."""
-BOTH = 2
+BOTH_ENDS = 2
 """The number of ends that see an outage of a link. If only one end sees it, the other did not run, or a host was busy.
 That is not an outage of the link, unless nobody knows what the other end saw."""
-PRIOR = 20
+PRIOR_PACKETS = 20
 """Answered packets that are assumed of each end: one lost packet of three is not a loss of a third."""
 Row = dict[str, Any]
 Outages = dict[tuple[PeerId, PeerId], list[tuple[Nanos, Nanos | None]]]
@@ -45,7 +50,7 @@ def read_workload(spark: "SparkSession | None", folder: str) -> list[RecordedFlo
     """The flows of a workload, with the known deadlines of each receiver."""
     deadlines: dict[tuple[int, int], Nanos] = {}
     tables = TableFolder(spark, folder)
-    version = tables.required()
+    version = tables.require_newest()
     if "deadlines" in version.tables:
         for row in tables.read(version, "deadlines").to_pylist():
             if row["deadline_ns"] is not None:
@@ -54,7 +59,7 @@ def read_workload(spark: "SparkSession | None", folder: str) -> list[RecordedFlo
     return [recorded_flow(row, number, deadlines) for number, row in enumerate(rows, 1)]
 
 
-def recordings(
+def make_recordings(
     links: pa.Table,
     outages: pa.Table,
     flows: Sequence[RecordedFlow],
@@ -68,27 +73,27 @@ def recordings(
     down, by_window = _outages_by_link(links, outages), _measured_windows(links)
     begins = sorted(set(links.column("begin_ns").to_pylist()))
     playable: list[Recording | None] = []
-    if publications is not None and {flow.publisher for flow in flows} <= publications.whole:
-        spans = _joined(by_window)
-        for begin in _spread(sorted(spans), most):
-            published = publications.within(*spans[begin], MOST)
+    if publications is not None and {flow.publisher for flow in flows} <= publications.complete_publishers:
+        spans = _join_short_windows(by_window)
+        for begin in _spread_evenly(sorted(spans), most):
+            published = publications.between(*spans[begin], MAX_PUBLICATIONS)
             if published is None:
-                playable.append(_recording(by_window[begin], down, tuple(flows), begins))
+                playable.append(_rated_recording(by_window[begin], down, tuple(flows), begins))
             elif published.num_rows:
                 playable.append(_timed_recording(by_window[begin], down, flows, published, begins))
     if not any(playable):
-        chosen = [begin for begin in _spread(begins, most) if begin in by_window]
-        playable = [_recording(by_window[begin], down, tuple(flows), begins) for begin in chosen]
+        chosen = [begin for begin in _spread_evenly(begins, most) if begin in by_window]
+        playable = [_rated_recording(by_window[begin], down, tuple(flows), begins) for begin in chosen]
     if not any(playable):
-        raise ConfigError(f"no window of the links is observed for {MIN_NS // SECOND} s and has delays")
+        raise ConfigError(f"no window of the links is observed for {MIN_WINDOW_NS // SECOND} s and has delays")
     return [recording for recording in playable if recording is not None]
 
 
 def _outages_by_link(links: pa.Table, outages: pa.Table) -> Outages:
     down: Outages = defaultdict(list)
-    watched = {(row["a"], row["b"]) for row in links.select(["a", "b", "ends"]).to_pylist() if row["ends"] == BOTH}
+    watched = {(row["a"], row["b"]) for row in links.select(["a", "b", "ends"]).to_pylist() if row["ends"] == BOTH_ENDS}
     for row in outages.to_pylist():
-        if row["ends"] == BOTH or (row["a"], row["b"]) not in watched:
+        if row["ends"] == BOTH_ENDS or (row["a"], row["b"]) not in watched:
             down[row["a"], row["b"]].append((row["begin_ns"], row["end_ns"]))
     return down
 
@@ -102,22 +107,22 @@ def _measured_windows(links: pa.Table) -> dict[Nanos, list[Row]]:
     return by_window
 
 
-def _spread(begins: Sequence[Nanos], most: int) -> list[Nanos]:
+def _spread_evenly(begins: Sequence[Nanos], most: int) -> list[Nanos]:
     if len(begins) <= most:
         return list(begins)
     return [begins[(2 * number + 1) * len(begins) // (2 * most)] for number in range(most)]
 
 
-def _observed(rows: list[Row]) -> Nanos:
+def _observed_ns(rows: list[Row]) -> Nanos:
     longest: Nanos = max(row["observed_ns"] for row in rows)
     window: Nanos = rows[0]["window_ns"]
     return min(longest, window)
 
 
-def _joined(by_window: Mapping[Nanos, list[Row]]) -> dict[Nanos, tuple[Nanos, Nanos]]:
+def _join_short_windows(by_window: Mapping[Nanos, list[Row]]) -> dict[Nanos, tuple[Nanos, Nanos]]:
     """The start and the end of each window that is long enough. A shorter window is joined with the next one, or with
     the previous one."""
-    long = {begin for begin, rows in by_window.items() if _observed(rows) >= MIN_NS}
+    long = {begin for begin, rows in by_window.items() if _observed_ns(rows) >= MIN_WINDOW_NS}
     spans = {begin: (begin, begin + by_window[begin][0]["window_ns"]) for begin in sorted(long)}
     for begin in sorted(by_window.keys() - long):
         end = begin + by_window[begin][0]["window_ns"]
@@ -137,39 +142,39 @@ def _timed_recording(
     first = min(times[0].as_py(), start_ns)
     duration = max(times[-1].as_py() + 1, start_ns + observed_ns) - first
     timed = timed_flows(published, first, duration, deadlines_of(flows))
-    return Recording(first, duration, _links(rows, down, first, duration), tuple(timed)) if timed else None
+    return Recording(first, duration, _recorded_links(rows, down, first, duration), tuple(timed)) if timed else None
 
 
-def _recording(
+def _rated_recording(
     rows: list[Row], down: Outages, flows: tuple[RecordedFlow, ...], begins: Sequence[Nanos]
 ) -> Recording | None:
     """A window with flows of which the rates are known."""
     start_ns, observed_ns = _observed_part(rows, down, begins)
-    if observed_ns < MIN_NS:
+    if observed_ns < MIN_WINDOW_NS:
         return None
-    return Recording(start_ns, observed_ns, _links(rows, down, start_ns, observed_ns), flows)
+    return Recording(start_ns, observed_ns, _recorded_links(rows, down, start_ns, observed_ns), flows)
 
 
 def _observed_part(rows: list[Row], down: Outages, begins: Sequence[Nanos]) -> tuple[Nanos, Nanos]:
     """When the observed part of a window begins, and how long it is."""
-    begin_ns, window_ns, observed_ns = rows[0]["begin_ns"], rows[0]["window_ns"], _observed(rows)
+    begin_ns, window_ns, observed_ns = rows[0]["begin_ns"], rows[0]["window_ns"], _observed_ns(rows)
     until_ns = begin_ns + window_ns + DRAIN_NS
-    in_window = [_within(down[row["a"], row["b"]], begin_ns, until_ns) for row in rows]
-    return begin_ns + _start(window_ns, observed_ns, begin_ns, begins, in_window), observed_ns
+    in_window = [_clip_outages(down[row["a"], row["b"]], begin_ns, until_ns) for row in rows]
+    return begin_ns + _observed_start(window_ns, observed_ns, begin_ns, begins, in_window), observed_ns
 
 
-def _links(rows: list[Row], down: Outages, start_ns: Nanos, duration_ns: Nanos) -> tuple[RecordedLink, ...]:
+def _recorded_links(rows: list[Row], down: Outages, start_ns: Nanos, duration_ns: Nanos) -> tuple[RecordedLink, ...]:
     """The links of a window, with the outages that peers know of when it begins, and those of events in transit when
     it ends."""
     links = []
     for row in sorted(rows, key=lambda row: (row["a"], row["b"])):
-        times = _within(down[row["a"], row["b"]], start_ns - WARMUP_NS, start_ns + duration_ns + DRAIN_NS)
+        times = _clip_outages(down[row["a"], row["b"]], start_ns - WARMUP_NS, start_ns + duration_ns + DRAIN_NS)
         since = tuple((begin - start_ns, end - start_ns) for begin, end in times)
         links.append(RecordedLink(row["a"], row["b"], row["delay_mean_ns"], one_way_loss(row), since))
     return tuple(links)
 
 
-def _start(
+def _observed_start(
     window_ns: Nanos, observed_ns: Nanos, begin_ns: Nanos, begins: Sequence[Nanos], outages: Iterable[Any]
 ) -> Nanos:
     """When in a window the observed time begins. If there are several windows, it is at the end of the first and at the
@@ -184,7 +189,9 @@ def _start(
     return max(0, min(first - begin_ns, window_ns - observed_ns))
 
 
-def _within(times: Iterable[tuple[Nanos, Nanos | None]], begin_ns: Nanos, end_ns: Nanos) -> list[tuple[Nanos, Nanos]]:
+def _clip_outages(
+    times: Iterable[tuple[Nanos, Nanos | None]], begin_ns: Nanos, end_ns: Nanos
+) -> list[tuple[Nanos, Nanos]]:
     """The outages between two times, cut to them. An outage without an end lasts."""
     cut = ((max(begin, begin_ns), min(end_ns if end is None else end, end_ns)) for begin, end in times)
     return [(begin, end) for begin, end in cut if begin < end]
@@ -195,7 +202,7 @@ def one_way_loss(row: Row) -> float:
     so they count losses in both directions."""
     seen = [end for end in ("ab", "ba") if row.get(f"loss_{end}") is not None]
     ends = [(row[f"loss_{end}"], row.get(f"sent_{end}") or 0) for end in seen]
-    lost, sent = sum(share * count for share, count in ends), sum(count + PRIOR for _, count in ends)
+    lost, sent = sum(share * count for share, count in ends), sum(count + PRIOR_PACKETS for _, count in ends)
     return 1 - sqrt(1 - min(0.99, lost / sent)) if sent else 0.0
 
 

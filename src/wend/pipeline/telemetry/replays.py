@@ -26,8 +26,8 @@ from wend.model.flows import Flow, told_apart
 from wend.model.forwarding import read_forwarding
 from wend.model.rates import Rate
 from wend.model.units import SECOND
-from wend.pipeline.code_hash import PARTS
-from wend.pipeline.storage.versioned_tables import TableChange, TableFolder, columns_of
+from wend.pipeline.code_hash import SIMULATION_PARTS
+from wend.pipeline.storage.versioned_tables import TableChange, TableFolder, frame_columns
 from wend.pipeline.sweeps.sweep import LIMIT_S, SweepResult, sweep
 from wend.pipeline.sweeps.trials import Trial, TrialKind, Trials
 from wend.planning.flow_network import FlowNetwork
@@ -60,13 +60,13 @@ class ReplayFields(msgspec.Struct, frozen=True):
 
 def play_recording(fields: ReplayFields, seed: int) -> Mapping[str, float]:
     """Play one window. The metrics are shares of the expected deliveries, packets for each of them, and delays."""
-    recording = _decoded(fields.recording)
+    recording = _decode_recording(fields.recording)
     settings = {**msgspec.json.decode(fields.settings), "strategy": fields.strategy}
     if fields.redundancy:
         settings["redundancy"] = fields.redundancy
     world = recorded_world(recording, seed, settings, moved=fields.times != RECORDED)
     if fields.strategy != ORACLE and follows_plan(fields.strategy):
-        _plan(world)
+        _add_plan(world)
     summary = play(world).summary
     nothing = float("nan")
     return {
@@ -80,11 +80,11 @@ def play_recording(fields: ReplayFields, seed: int) -> Mapping[str, float]:
 
 
 @lru_cache(maxsize=4)
-def _decoded(text: str) -> Recording:
+def _decode_recording(text: str) -> Recording:
     return msgspec.json.decode(text, type=Recording)
 
 
-def _plan(world: World) -> None:
+def _add_plan(world: World) -> None:
     """Plan for the links and flows of a world, and let its peers follow the plan."""
     peers = told_apart(world.overlay.names)
     flows = [
@@ -99,17 +99,17 @@ def _plan(world: World) -> None:
         world.plan = read_forwarding(Path(name) / "plan")
 
 
-def _cost(fields: ReplayFields) -> float:
-    recording = _decoded(fields.recording)
+def _estimate_cost(fields: ReplayFields) -> float:
+    recording = _decode_recording(fields.recording)
     deliveries = sum(flow.rate_msgs * len(flow.receivers) for flow in recording.flows)
     return 0.5 + deliveries * recording.duration_ns / SECOND / _DELIVERIES_PER_S
 
 
-_PARTS = (*PARTS, "drivers/recorded.py", "planning")
-REPLAYS = Trials((TrialKind("replay", ReplayFields, play_recording, METRICS, _PARTS, _cost),))
+_REPLAY_PARTS = (*SIMULATION_PARTS, "drivers/recorded.py", "planning")
+REPLAYS = Trials((TrialKind("replay", ReplayFields, play_recording, METRICS, _REPLAY_PARTS, _estimate_cost),))
 
 
-def variants(strategies: Sequence[str], redundancies: Sequence[str]) -> list[tuple[str, str]]:
+def make_variants(strategies: Sequence[str], redundancies: Sequence[str]) -> list[tuple[str, str]]:
     """Strategies with each redundancy, if they have that setting. Raises `ConfigError` for an unknown one."""
     allowed = get_args(Redundancy)
     for text in redundancies:
@@ -128,7 +128,7 @@ def variants(strategies: Sequence[str], redundancies: Sequence[str]) -> list[tup
     return list(dict.fromkeys(pairs))
 
 
-def replay(
+def run_replays(
     spark: SparkSession,
     windows: Sequence[Recording],
     chosen: Sequence[tuple[str, str]],
@@ -159,5 +159,5 @@ def save_replays(spark: SparkSession, swept: SweepResult, out: str) -> None:
     frame = swept.results.select(*names).coalesce(1)
     base = tables.newest()
     former = base.files_of("replays") if base is not None else ()
-    change = TableChange(columns_of(frame), tables.write(frame, "replays"), frozenset(file.path for file in former))
+    change = TableChange(frame_columns(frame), tables.write(frame, "replays"), frozenset(file.path for file in former))
     tables.commit(base, {"replays": change})

@@ -40,12 +40,13 @@ def list_segments(spark: SparkSession | None, source: Target) -> Listing:
     if place is not None and not place.exists():
         raise ConfigError(f"there is no {place}")
     if place is not None:
-        return named_files(_walk(place.absolute()))
+        return make_listing(_walk_folder(place.absolute()))
     assert spark is not None
-    return named_files(_asked(spark, str(source)))
+    return make_listing(_walk_address(spark, str(source)))
 
 
-def named_files(sizes: Iterable[tuple[str, int]]) -> Listing:
+def make_listing(sizes: Iterable[tuple[str, int]]) -> Listing:
+    """Select the segments among files, given by path and bytes."""
     files, others = [], 0
     for path, size in sizes:
         segment = segment_of(path.rpartition("/")[2])
@@ -56,7 +57,7 @@ def named_files(sizes: Iterable[tuple[str, int]]) -> Listing:
     return Listing(sorted(files), others)
 
 
-def _walk(place: Path) -> Iterator[tuple[str, int]]:
+def _walk_folder(place: Path) -> Iterator[tuple[str, int]]:
     if place.is_file():
         yield str(place), place.stat().st_size
     for at, folders, names in os.walk(place):
@@ -69,23 +70,23 @@ def _walk(place: Path) -> Iterator[tuple[str, int]]:
                     continue
 
 
-def _asked(spark: SparkSession, address: str) -> Iterator[tuple[str, int]]:
+def _walk_address(spark: SparkSession, address: str) -> Iterator[tuple[str, int]]:
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     rows = reader.load(address).select("path", "length").toArrow()
     for path, size in zip(rows["path"].to_pylist(), rows["length"].to_pylist(), strict=True):
         yield unquote(path), size
 
 
-def one_of_each(files: Iterable[SegmentFile]) -> tuple[list[SegmentFile], list[tuple[SegmentFile, str]]]:
-    """One file of each segment, and files that another file of the same name contradicts."""
+def drop_copies(files: Iterable[SegmentFile]) -> tuple[list[SegmentFile], list[tuple[SegmentFile, str]]]:
+    """Choose one file of each segment. Return also the files that differ from the chosen file of their segment."""
     best: dict[Segment, SegmentFile] = {}
     contradicting: list[tuple[SegmentFile, str]] = []
     for file in sorted(files, key=lambda file: (file.segment, -file.bytes, file.path)):
         first = best.setdefault(file.segment, file)
         if file.bytes != first.bytes:
-            contradicting.append((file, contradiction(first.bytes)))
+            contradicting.append((file, contradiction_text(first.bytes)))
     return list(best.values()), contradicting
 
 
-def contradiction(size: int) -> str:
+def contradiction_text(size: int) -> str:
     return f"another file of this name, with {size} bytes, is used: one is half a copy, or two peers have one id"

@@ -19,10 +19,10 @@ from wend.pipeline.spark.arrow_schema import ints, spark_schema
 from wend.pipeline.spark.partitions import cores
 from wend.pipeline.storage.job_folders import literal_path, local_path
 from wend.pipeline.telemetry.segment_listing import SegmentFile
-from wend.pipeline.telemetry.segment_rows import UnusableSegment, judge_rows, numbers, read_segment
+from wend.pipeline.telemetry.segment_rows import UnusableSegment, int_column, judge_rows, read_segment
 
 ROW, SEGMENT, BAD = "row", "segment", "bad"
-_ABOUT = pa.schema(
+_RECORD_COLUMNS = pa.schema(
     [
         ("kind", pa.string()), ("table", pa.string()), *ints("number"), ("file", pa.string()),
         *ints("bytes", "line"), ("reason", pa.string()), *ints("rows", "first_ns", "last_ns"),
@@ -46,20 +46,22 @@ def reduce_segments(
         read = (
             spark.read.format("binaryFile").load([literal_path(file.path) for file in files]).select("path", "content")
         )
-        sources: Callable[..., Iterator[_Source]] = _sent
+        sources: Callable[..., Iterator[_Source]] = _shipped_sources
     else:
-        chunks = _chunks(files, cores(spark))
+        chunks = _split_evenly(files, cores(spark))
         read = spark.range(0, len(chunks), 1, max(1, len(chunks)))
-        sources = partial(_opened, chunks=chunks)
-    return read.mapInArrow(partial(_reduce, sources=sources, reduction=reduction, schema=whole), spark_schema(whole))
+        sources = partial(_local_sources, chunks=chunks)
+    return read.mapInArrow(
+        partial(_reduce_batches, sources=sources, reduction=reduction, schema=whole), spark_schema(whole)
+    )
 
 
 def reduced_schema(schema: pa.Schema) -> pa.Schema:
     """The columns of reduced segments: those of the rows, and those about segments."""
-    return pa.schema([*schema, *(field for field in _ABOUT if field.name not in schema.names)])
+    return pa.schema([*schema, *(field for field in _RECORD_COLUMNS if field.name not in schema.names)])
 
 
-def _chunks(files: list[SegmentFile], at_once: int) -> list[list[SegmentFile]]:
+def _split_evenly(files: list[SegmentFile], at_once: int) -> list[list[SegmentFile]]:
     """Files for each task: about equal in bytes, and enough tasks for all cores."""
     total = sum(file.bytes for file in files)
     many = max(1, min(len(files), max(2 * at_once, -(-total // _TASK_BYTES))))
@@ -80,12 +82,12 @@ class _Source(NamedTuple):
     path: str
 
 
-def _opened(batch: pa.RecordBatch, *, chunks: list[list[SegmentFile]]) -> Iterator[_Source]:
+def _local_sources(batch: pa.RecordBatch, *, chunks: list[list[SegmentFile]]) -> Iterator[_Source]:
     for number in batch.column(0).to_pylist():
         yield from (_Source(file.segment, file.path, file.path) for file in chunks[number])
 
 
-def _sent(batch: pa.RecordBatch) -> Iterator[_Source]:
+def _shipped_sources(batch: pa.RecordBatch) -> Iterator[_Source]:
     for path, content in zip(batch.column("path"), batch.column("content"), strict=True):
         where = unquote(path.as_py())
         segment = segment_of(where.rpartition("/")[2])
@@ -93,7 +95,7 @@ def _sent(batch: pa.RecordBatch) -> Iterator[_Source]:
         yield _Source(segment, pa.BufferReader(content.as_buffer()), where)
 
 
-def _reduce(
+def _reduce_batches(
     batches: Iterator[pa.RecordBatch],
     sources: Callable[[pa.RecordBatch], Iterator[_Source]],
     reduction: Reduction,
@@ -104,7 +106,7 @@ def _reduce(
     records: list[dict[str, Any]] = []
     rows: list[pa.Table] = []
     for one in chain.from_iterable(map(sources, batches)):
-        of_segment, reduced = _reduced(one, reduction)
+        of_segment, reduced = _reduce_source(one, reduction)
         records += of_segment
         rows += [reduced] if reduced.num_rows else []
         if len(records) + sum(table.num_rows for table in rows) >= _BATCH_ROWS:
@@ -113,22 +115,22 @@ def _reduce(
     yield from _batches(records, rows, schema)
 
 
-def _reduced(one: _Source, reduction: Reduction) -> tuple[list[dict[str, Any]], pa.Table]:
+def _reduce_source(one: _Source, reduction: Reduction) -> tuple[list[dict[str, Any]], pa.Table]:
     segment = one.segment
-    same = {**about(segment), "file": one.path}
+    same = {**segment_columns(segment), "file": one.path}
     try:
         table, size = read_segment(one.source, segment)
     except UnusableSegment as error:
         return [{**same, "kind": BAD, "reason": str(error), "rows": 1}], pa.table({})
     good, bad = judge_rows(table, segment.table)
     records = [{**same, "kind": BAD, "line": row.line, "reason": row.reason, "rows": row.rows} for row in bad]
-    times = numbers(good, "time_ns")
+    times = int_column(good, "time_ns")
     ends = {"first_ns": int(times.min()), "last_ns": int(times.max())} if len(times) else {}
     records.append({**same, "kind": SEGMENT, "bytes": size, "rows": table.num_rows, **ends})
     return records, reduction(good, segment) if good.num_rows else pa.table({})
 
 
-def about(segment: Segment) -> dict[str, Any]:
+def segment_columns(segment: Segment) -> dict[str, Any]:
     """The columns that identify a segment in records."""
     return {name: getattr(segment, name) for name in ("table", "peer", "incarnation", "number")}
 

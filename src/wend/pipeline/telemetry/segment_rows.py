@@ -19,7 +19,7 @@ TYPES = {"q": pa.int64(), "d": pa.float64(), "s": pa.string()}
 _MAX_BAD = 100
 """Bad rows of one segment that the quarantine lists one by one."""
 _DAY_NS = 86_400 * SECOND
-_CALENDAR = (0, 2**62)
+_TIME_RANGE = (0, 2**62)
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -64,7 +64,7 @@ def read_segment(source: Any, segment: Segment) -> tuple[pa.Table, int]:
 def _check_columns(file: parquet.ParquetFile, schema: pa.Schema, segment: Segment) -> None:
     for name, kind in (*KEY, *TABLES[segment.table]):
         if name not in schema.names:
-            if name in LATER.get(segment.table, ()):
+            if name in ADDED_COLUMNS.get(segment.table, ()):
                 continue
             raise UnusableSegment(f"it has no column {name}")
         if schema.field(name).type != TYPES[kind]:
@@ -78,7 +78,7 @@ def _check_columns(file: parquet.ParquetFile, schema: pa.Schema, segment: Segmen
                 raise UnusableSegment(f"its rows are of {name} {seen.min}, and its name says {value}")
 
 
-LATER: dict[str, tuple[str, ...]] = {
+ADDED_COLUMNS: dict[str, tuple[str, ...]] = {
     "links": ("round_trip_ns", "capacity_bps"),
     "changes": ("delay_ns",),
     "hops": ("waited_ns",),
@@ -134,7 +134,7 @@ def _bad_states(table: pa.Table) -> Iterator[Reason]:
 def _bad_times(table: pa.Table, name: str) -> Iterator[Reason]:
     times = table["time_ns"].to_numpy()
     middle = int(np.partition(times, len(times) // 2)[len(times) // 2])
-    far = (times < max(_CALENDAR[0], middle - _DAY_NS)) | (times > min(_CALENDAR[1], middle + _DAY_NS))
+    far = (times < max(_TIME_RANGE[0], middle - _DAY_NS)) | (times > min(_TIME_RANGE[1], middle + _DAY_NS))
     if far.any():
         yield far, lambda at: f"time_ns {times[at]} is a day or more from other rows of its segment"
     if name == "changes" and (late := table["heard_ns"].to_numpy() > times).any():
@@ -166,7 +166,7 @@ def node_columns(segment: Segment, rows: int) -> dict[str, pa.Array]:
     return {name: pa.repeat(pa.scalar(value, pa.int64()), rows) for name, value in node.items()}
 
 
-def numbers(table: pa.Table, name: str) -> Ints:
+def int_column(table: pa.Table, name: str) -> Ints:
     """A column of whole numbers, 0 if the segment is older than the column."""
     if name not in table.column_names:
         return np.zeros(table.num_rows, np.int64)

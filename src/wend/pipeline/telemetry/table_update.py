@@ -18,13 +18,13 @@ from wend.pipeline.storage.versioned_tables import (
     FolderVersion,
     TableChange,
     TableFolder,
-    columns_of,
+    frame_columns,
 )
 from wend.pipeline.telemetry.clocks import Clocks, Node
 from wend.pipeline.telemetry.segment_reduction import ROW, Reduction
 
 _PLACE = "place"
-MADE = "made"
+VERSION_COLUMN = "made"
 """The column of partial rows with the version that added them."""
 
 
@@ -54,9 +54,9 @@ class TableUpdate:
         """The version that this update makes."""
         return self.base.number + 1
 
-    def partial(self, name: str, buckets: Iterable[int] | None = None) -> DataFrame:
-        """The rows of a partial table that count, as they will be after the commit. This update has written to it."""
-        return self._counting(self.tables.frame_of(self.changes[name].columns, self._files(name, buckets)))
+    def partial_rows(self, name: str, buckets: Iterable[int] | None = None) -> DataFrame:
+        """The valid rows of a partial table, as they will be after the commit. The update must have written to it."""
+        return self._drop_outdated(self.tables.frame_of_files(self.changes[name].columns, self._files(name, buckets)))
 
     def buckets(self, name: str) -> set[int]:
         """All buckets of a table, as they will be after the commit."""
@@ -72,19 +72,19 @@ class TableUpdate:
         chosen = None if buckets is None else set(buckets)
         return [file for file in files if chosen is None or file.bucket in chosen]
 
-    def _counting(self, frame: DataFrame) -> DataFrame:
-        if MADE not in frame.columns or not self.since:
+    def _drop_outdated(self, frame: DataFrame) -> DataFrame:
+        if VERSION_COLUMN not in frame.columns or not self.since:
             return frame
         rows = [(*node, number) for node, number in self.since.items()]
         since = self.spark.createDataFrame(rows, "peer bigint, incarnation bigint, since bigint")
         joined = frame.join(F.broadcast(since), ["peer", "incarnation"], "left")
-        return joined.where(F.col(MADE) >= F.coalesce("since", F.lit(0))).select(*frame.columns)
+        return joined.where(F.col(VERSION_COLUMN) >= F.coalesce("since", F.lit(0))).select(*frame.columns)
 
-    def stored(self, frame: DataFrame, name: str = "scratch") -> DataFrame:
-        """A frame that is computed once, and stays until the end of the update."""
+    def materialize(self, frame: DataFrame, name: str = "scratch") -> DataFrame:
+        """Compute a frame once, and store its rows until the end of the update."""
         files = self.tables.write(frame, name)
         self.scratch += files
-        return self.tables.frame_of(columns_of(frame), files)
+        return self.tables.frame_of_files(frame_columns(frame), files)
 
     def append(self, name: str, columns: Columns, frame: DataFrame | None, by: Column | None = None) -> None:
         """Add rows to a table, by a bucket. Without a frame the table is only declared."""
@@ -102,7 +102,7 @@ class TableUpdate:
         if change is None:
             return int(counts.get(name, 0))
         removed = [file for file in self.base.files().values() if file.path in change.removed]
-        fewer, more = (self.tables.frame_of(change.columns, files).count() for files in (removed, change.added))
+        fewer, more = (self.tables.frame_of_files(change.columns, files).count() for files in (removed, change.added))
         return int(counts.get(name, 0) - fewer + more)
 
     def close(self) -> None:
@@ -121,14 +121,14 @@ class TableUpdate:
         touched = {file.bucket for file in rows if file.bucket is not None} if by else set()
         added = rows if by else [msgspec.structs.replace(file, bucket=None) for file in rows]
         self.changes[name] = TableChange(
-            tuple(one for one in columns_of(frame) if one[0] in (*schema.names, MADE)), tuple(added)
+            tuple(one for one in frame_columns(frame) if one[0] in (*schema.names, VERSION_COLUMN)), tuple(added)
         )
         self.records += records
-        return touched, self.tables.frame_of(columns_of(frame), records)
+        return touched, self.tables.frame_of_files(frame_columns(frame), records)
 
     def replace(self, name: str, frame: DataFrame, buckets: Iterable[int] | None = None) -> None:
         """Replace the rows of a table, or those of some buckets, by the column `bucket`."""
-        columns = columns_of(frame, "bucket")
+        columns = frame_columns(frame, "bucket")
         files = self.tables.write(frame, name, by=None if buckets is None else "bucket")
         rebuilt = None if buckets is None else set(buckets)
         old = (file for file in self.base.files_of(name) if rebuilt is None or file.bucket in rebuilt)

@@ -45,7 +45,7 @@ def availability_map(links: DataFrame) -> str:
         for link in (sorted(worst) if len(rows) <= _MAX_LINKS else worst)
     ]
     of = f"the {len(heat_rows)} worst of {len(rows)} links" if len(heat_rows) < len(rows) else f"{len(rows)} links"
-    about = f"{of}, {_words(step)} in a cell; right: the share of time that each was up"
+    about = f"{of}, {_duration_words(step)} in a cell; right: the share of time that each was up"
     return heat_map("Availability of links", about, heat_rows, _ticks(begin, step, many))
 
 
@@ -88,7 +88,7 @@ def lost_time_bars(causes: DataFrame, lateness: DataFrame) -> str:
     return stacked_bars("Where late events lost their time", about, _LEGEND, bars, "s")
 
 
-def _words(step: int) -> str:
+def _duration_words(step: int) -> str:
     seconds = step // SECOND
     for unit, name in ((86400, "day"), (3600, "hour"), (60, "minute")):
         if seconds % unit == 0:

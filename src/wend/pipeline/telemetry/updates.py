@@ -24,14 +24,14 @@ from pyspark.sql import functions as F
 from wend.model.errors import ConfigError
 from wend.model.telemetry import Segment
 from wend.model.units import SECOND
-from wend.pipeline.spark.task_errors import plain_errors
+from wend.pipeline.spark.task_errors import translated_errors
 from wend.pipeline.storage.input_tables import MAX_BAD
 from wend.pipeline.storage.versioned_tables import LAYOUT, Columns, FolderVersion, TableFolder
 from wend.pipeline.telemetry import clocks
 from wend.pipeline.telemetry.clocks import Node
-from wend.pipeline.telemetry.segment_listing import SegmentFile, contradiction, one_of_each
-from wend.pipeline.telemetry.segment_reduction import BAD, ROW, SEGMENT, about, reduce_segments
-from wend.pipeline.telemetry.table_update import MADE, TableUpdate, TelemetryJob
+from wend.pipeline.telemetry.segment_listing import SegmentFile, contradiction_text, drop_copies
+from wend.pipeline.telemetry.segment_reduction import BAD, ROW, SEGMENT, reduce_segments, segment_columns
+from wend.pipeline.telemetry.table_update import VERSION_COLUMN, TableUpdate, TelemetryJob
 
 _KEYS: Columns = (("table", "string"), ("peer", "bigint"), ("incarnation", "bigint"), ("number", "bigint"))
 SEGMENTS: Columns = (
@@ -42,15 +42,15 @@ QUARANTINE: Columns = (*_KEYS, ("file", "string"), ("line", "bigint"), ("reason"
 _QUARANTINE = pa.schema([(name, pa.string() if kind == "string" else pa.int64()) for name, kind in QUARANTINE])
 CLOCK_UNIT_NS = 5_000_000
 """Offsets of clocks are rounded to this, so that small changes do not change results."""
-FORMAT = "format"
+FORMAT_SETTING = "format"
 """The setting of a job that says which partial rows it can merge."""
 _SPANS, _RESULTS = "spans", "results"
 MAX_SIGHTINGS = 2_000_000
 """The most that are compared, because one process holds them all in memory."""
-_NUMBERS = 256
+_NUMBERS_PER_BUCKET = 256
 """Numbers of segments that are in one bucket of the table of segments: a few hours of a peer."""
 _OVERLAP_NS = 2 * SECOND
-_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_BATCH_ROWS_CONF = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
 class UpdateSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,20 +92,20 @@ def run_update(
     """Bring the tables of a folder up to date; None if the batch of the transaction is in them already."""
     began = time.perf_counter()
     tables = TableFolder(spark, folder)
-    with plain_errors():
-        base = _base(tables, job, rebuild)
+    with translated_errors():
+        base = _base_version(tables, job, rebuild)
         if transaction is not None and base.transactions.get(transaction[0], -1) >= transaction[1]:
             return None
-        used = _of(files, (*job.tables, *clocks.TABLES))
-        chosen, contradicted = one_of_each(used)
-        new, contradicting = _unknown(spark, tables, base, chosen)
+        used = _files_of(files, (*job.tables, *clocks.TABLES))
+        chosen, contradicted = drop_copies(used)
+        new, contradicting = _find_new_segments(spark, tables, base, chosen)
         update = TableUpdate(spark, tables, base)
         if not new and not contradicting and base.tables:
-            return _nothing_new(update, job, folder, len(used))
+            return _unchanged_summary(update, job, folder, len(used))
         with closing(update):
             records = _reduce_all(update, job, new)
-            quarantined, unreadable, rows = _record(update, [*contradicted, *contradicting], records, max_bad)
-            remarks = _look_at_incarnations(update)
+            quarantined, unreadable, rows = _record_segments(update, [*contradicted, *contradicting], records, max_bad)
+            remarks = _observe_incarnations(update)
             job.merge(update)
             update.facts[_RESULTS] = {name: update.count(name) for name in job.results}
             version = _commit(update, job, transaction)
@@ -126,7 +126,7 @@ def run_update(
     )
 
 
-def _nothing_new(update: TableUpdate, job: TelemetryJob, folder: str, copies: int) -> UpdateSummary:
+def _unchanged_summary(update: TableUpdate, job: TelemetryJob, folder: str, copies: int) -> UpdateSummary:
     facts = update.base.facts
     return UpdateSummary(
         copies=copies,
@@ -138,7 +138,7 @@ def _nothing_new(update: TableUpdate, job: TelemetryJob, folder: str, copies: in
     )
 
 
-def _base(tables: TableFolder, job: TelemetryJob, rebuild: bool) -> FolderVersion:
+def _base_version(tables: TableFolder, job: TelemetryJob, rebuild: bool) -> FolderVersion:
     """The version that the update continues, of the same job with the same settings."""
     base = tables.newest()
     if base is None:
@@ -149,7 +149,7 @@ def _base(tables: TableFolder, job: TelemetryJob, rebuild: bool) -> FolderVersio
         raise ConfigError(
             f"{tables.address} has tables of `wend data {base.settings.get('job')}`; --rebuild replaces them"
         )
-    if base.settings.get(FORMAT) != job.settings.get(FORMAT):
+    if base.settings.get(FORMAT_SETTING) != job.settings.get(FORMAT_SETTING):
         raise ConfigError(f"{tables.address} was made by another version of Wend; --rebuild makes it anew")
     for name, value in job.settings.items():
         if base.settings.get(name) != value:
@@ -160,19 +160,21 @@ def _base(tables: TableFolder, job: TelemetryJob, rebuild: bool) -> FolderVersio
     return base
 
 
-def _unknown(
+def _find_new_segments(
     spark: SparkSession, tables: TableFolder, base: FolderVersion, chosen: list[SegmentFile]
 ) -> tuple[list[SegmentFile], list[tuple[SegmentFile, str]]]:
     """The segments that no update has used yet, and files that contradict one that was used."""
     if "_segments" not in base.tables or not chosen:
         return chosen, []
     keys = [name for name, _ in _KEYS]
-    buckets = {None, *(file.segment.number // _NUMBERS for file in chosen)}
-    asked = pa.Table.from_pylist([{**about(file.segment), "at": at} for at, file in enumerate(chosen)])
+    buckets = {None, *(file.segment.number // _NUMBERS_PER_BUCKET for file in chosen)}
+    asked = pa.Table.from_pylist([{**segment_columns(file.segment), "at": at} for at, file in enumerate(chosen)])
     segments = tables.frame(base, "_segments", buckets).select(*keys, "bytes")
     used = segments.join(F.broadcast(spark.createDataFrame(asked)), keys).select("at", "bytes").toArrow().to_pylist()
     sizes = {row["at"]: row["bytes"] for row in used}
-    disputed = [(chosen[at], contradiction(size)) for at, size in sorted(sizes.items()) if chosen[at].bytes != size]
+    disputed = [
+        (chosen[at], contradiction_text(size)) for at, size in sorted(sizes.items()) if chosen[at].bytes != size
+    ]
     return [file for at, file in enumerate(chosen) if at not in sizes], disputed
 
 
@@ -181,18 +183,18 @@ def _reduce_all(update: TableUpdate, job: TelemetryJob, new: list[SegmentFile]) 
     records = [_compare_clocks(update, new)]
     unit = job.offset_unit_ns
     offsets = update.clocks.rounded(unit)
-    before = clocks.Clocks(clocks.by_node(update.base.facts.get("clocks", [])), []).rounded(unit)
+    before = clocks.Clocks(clocks.numbers_by_node(update.base.facts.get("clocks", [])), []).rounded(unit)
     moved = {node for node, offset in before.items() if offsets[node] != offset}
-    update.since = clocks.by_node(update.base.facts.get("since", [])) | dict.fromkeys(moved, update.number)
-    again = _segments_of(update, moved, job)
+    update.since = clocks.numbers_by_node(update.base.facts.get("since", [])) | dict.fromkeys(moved, update.number)
+    again = _used_segments(update, moved, job)
     for part in job.partial_tables(offsets):
-        frame = reduce_segments(update.spark, _of(new, part.tables), part.reduction, part.schema)
-        if part.timed and _of(again, part.tables):
-            repeated = reduce_segments(update.spark, _of(again, part.tables), part.reduction, part.schema)
+        frame = reduce_segments(update.spark, _files_of(new, part.tables), part.reduction, part.schema)
+        if part.timed and _files_of(again, part.tables):
+            repeated = reduce_segments(update.spark, _files_of(again, part.tables), part.reduction, part.schema)
             frame = frame.unionByName(repeated.where(f"kind = '{ROW}'"))
         if part.timed:
-            frame = frame.withColumn(MADE, F.lit(update.number).cast("bigint"))
-        with _segments_as_records(update.spark):
+            frame = frame.withColumn(VERSION_COLUMN, F.lit(update.number).cast("bigint"))
+        with _small_batches(update.spark):
             touched, of_segments = update.append_reduced(part.name, part.schema, frame)
         update.touched |= touched
         if not set(part.tables) <= set(clocks.TABLES):
@@ -203,19 +205,19 @@ def _reduce_all(update: TableUpdate, job: TelemetryJob, new: list[SegmentFile]) 
 
 
 def _compare_clocks(update: TableUpdate, new: list[SegmentFile]) -> DataFrame:
-    files = _of(new, clocks.TABLES)
-    frame = reduce_segments(update.spark, files, clocks.sightings, clocks.SIGHTINGS)
-    with _segments_as_records(update.spark):
+    files = _files_of(new, clocks.TABLES)
+    frame = reduce_segments(update.spark, files, clocks.segment_sightings, clocks.SIGHTINGS)
+    with _small_batches(update.spark):
         _, records = update.append_reduced("_sightings", clocks.SIGHTINGS, frame)
     nodes = {(file.segment.peer, file.segment.incarnation) for file in new}
-    nodes |= clocks.by_node(update.base.facts.get("clocks", [])).keys()
-    update.clocks = clocks.solve_clocks(_few_sightings(update).toArrow(), nodes)
+    nodes |= clocks.numbers_by_node(update.base.facts.get("clocks", [])).keys()
+    update.clocks = clocks.solve_clocks(_sample_sightings(update).toArrow(), nodes)
     return records
 
 
-def _few_sightings(update: TableUpdate) -> DataFrame:
+def _sample_sightings(update: TableUpdate) -> DataFrame:
     """The sightings by which clocks are compared: all or, of a long history, outages and the events with a low hash."""
-    seen = update.partial("_sightings")
+    seen = update.partial_rows("_sightings")
     if update.bytes("_sightings") < MAX_SIGHTINGS:  # a row has more bytes than one
         return seen
     share = -(-seen.count() // MAX_SIGHTINGS)
@@ -223,22 +225,22 @@ def _few_sightings(update: TableUpdate) -> DataFrame:
     return seen.where((F.col("own") == clocks.OUTAGE) | (hashed == 0))
 
 
-def _of(files: list[SegmentFile], tables: tuple[str, ...]) -> list[SegmentFile]:
+def _files_of(files: list[SegmentFile], tables: tuple[str, ...]) -> list[SegmentFile]:
     return [file for file in files if file.segment.table in tables]
 
 
 @contextmanager
-def _segments_as_records(spark: SparkSession) -> Iterator[None]:
+def _small_batches(spark: SparkSession) -> Iterator[None]:
     """Hand a task few records at once, because a record may be a whole segment."""
-    before = spark.conf.get(_BATCH)
-    spark.conf.set(_BATCH, "4")
+    before = spark.conf.get(_BATCH_ROWS_CONF)
+    spark.conf.set(_BATCH_ROWS_CONF, "4")
     try:
         yield
     finally:
-        spark.conf.set(_BATCH, before or "10000")
+        spark.conf.set(_BATCH_ROWS_CONF, before or "10000")
 
 
-def _segments_of(update: TableUpdate, nodes: set[Node], job: TelemetryJob) -> list[SegmentFile]:
+def _used_segments(update: TableUpdate, nodes: set[Node], job: TelemetryJob) -> list[SegmentFile]:
     """The segments of these incarnations that earlier updates have reduced."""
     if not nodes or "_segments" not in update.base.tables:
         return []
@@ -251,7 +253,7 @@ def _segments_of(update: TableUpdate, nodes: set[Node], job: TelemetryJob) -> li
     ]
 
 
-def _record(
+def _record_segments(
     update: TableUpdate, contradicting: list[tuple[SegmentFile, str]], records: list[DataFrame], max_bad: float
 ) -> tuple[int, int, int]:
     """Record the segments that were used, and the quarantine. Return the rows in quarantine, the unreadable segments
@@ -265,11 +267,14 @@ def _record(
     rows = compute.sum(good["rows"]).as_py() or 0
     unreadable = [row for row in bad if row["line"] is None]
     _check_share([row for row in bad if row["line"] is not None], rows, max_bad)
-    bad += [{**about(file.segment), "file": file.path, "reason": reason, "rows": 1} for file, reason in contradicting]
+    bad += [
+        {**segment_columns(file.segment), "file": file.path, "reason": reason, "rows": 1}
+        for file, reason in contradicting
+    ]
     spark = update.spark
     _add_spans(update, good)
     by_number = spark.createDataFrame(good).repartition(1) if good.num_rows else None
-    update.append("_segments", SEGMENTS, by_number, F.floor(F.col("number") / F.lit(_NUMBERS)))
+    update.append("_segments", SEGMENTS, by_number, F.floor(F.col("number") / F.lit(_NUMBERS_PER_BUCKET)))
     listed = pa.Table.from_pylist(bad, schema=_QUARANTINE)
     update.append("_quarantine", QUARANTINE, spark.createDataFrame(listed).coalesce(1) if bad else None)
     return sum(row["rows"] for row in bad), len(unreadable), rows
@@ -297,7 +302,7 @@ def _add_spans(update: TableUpdate, segments: pa.Table) -> None:
     update.facts[_SPANS] = [[*node, *span] for node, span in sorted(spans.items())]
 
 
-def _look_at_incarnations(update: TableUpdate) -> list[str]:
+def _observe_incarnations(update: TableUpdate) -> list[str]:
     """Find when each incarnation was observed, by the clock of the reference; return remarks on odd ones."""
     offsets, remarks = update.clocks.rounded(CLOCK_UNIT_NS), []
     spans: dict[int, list[tuple[int, int, int]]] = {}

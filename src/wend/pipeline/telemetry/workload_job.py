@@ -20,8 +20,16 @@ from wend.model.telemetry import Segment
 from wend.model.units import SECOND
 from wend.pipeline.spark.arrow_schema import ints
 from wend.pipeline.telemetry.clocks import Node
-from wend.pipeline.telemetry.event_rows import BUCKET_NS, DELIVERY, EVENT, PUBLICATION, PUBLISHED, beside, event_rows
-from wend.pipeline.telemetry.segment_rows import numbers
+from wend.pipeline.telemetry.event_rows import (
+    BUCKET_NS,
+    DELIVERY,
+    EVENT_ID,
+    PUBLICATION,
+    PUBLICATION_SCHEMA,
+    event_rows,
+    with_adjacent,
+)
+from wend.pipeline.telemetry.segment_rows import int_column
 from wend.pipeline.telemetry.table_update import PartialTable, TableUpdate
 from wend.pipeline.telemetry.updates import CLOCK_UNIT_NS
 
@@ -33,7 +41,7 @@ _BILLION = 10**9
 
 def beat_rows(table: pa.Table, segment: Segment) -> pa.Table:
     """A segment of heartbeats as one row."""
-    times = np.sort(numbers(table, "time_ns"))
+    times = np.sort(int_column(table, "time_ns"))
     shares = np.rint(table["sample"].to_numpy() * _BILLION).astype(np.int64)
     row = {
         "peer": segment.peer,
@@ -41,7 +49,7 @@ def beat_rows(table: pa.Table, segment: Segment) -> pa.Table:
         "beats": len(times),
         "gap_ns": int(np.sort(np.diff(times))[(len(times) - 1) // 2]) if len(times) > 1 else 0,
         "sample_ppb": int(shares.sum()),
-        "published": int(numbers(table, "published").sum()),
+        "published": int(int_column(table, "published").sum()),
     }
     return pa.Table.from_pylist([row], schema=BEATS)
 
@@ -56,26 +64,26 @@ class WorkloadJob:
     offset_unit_ns = max(CLOCK_UNIT_NS, BUCKET_NS // 60)
 
     def partial_tables(self, offsets: dict[Node, int]) -> list[PartialTable]:
-        reduction = partial(event_rows, offsets=offsets, bucket_ns=BUCKET_NS, schema=PUBLISHED)
+        reduction = partial(event_rows, offsets=offsets, bucket_ns=BUCKET_NS, schema=PUBLICATION_SCHEMA)
         return [
-            PartialTable("_events", ("publications", "deliveries"), reduction, PUBLISHED),
+            PartialTable("_events", ("publications", "deliveries"), reduction, PUBLICATION_SCHEMA),
             PartialTable("_beats", ("heartbeats",), beat_rows, BEATS, timed=False),
         ]
 
     def merge(self, update: TableUpdate) -> None:
-        update.touched = beside(update.touched) & update.buckets("_events")
-        near = update.partial("_events", beside(update.touched))
+        update.touched = with_adjacent(update.touched) & update.buckets("_events")
+        near = update.partial_rows("_events", with_adjacent(update.touched))
         published = near.where((F.col("what") == PUBLICATION) & F.col("bucket").isin(sorted(update.touched)))
         delivered = near.where((F.col("what") == DELIVERY) & (F.col("peer") != F.col("publisher")))
-        reached = delivered.groupBy(*EVENT).agg(
+        reached = delivered.groupBy(*EVENT_ID).agg(
             F.sort_array(F.collect_set("peer")).alias("receivers"),
             F.min(F.when(F.col("deadline_ns") >= 0, F.col("deadline_ns"))).alias("deadline_ns"),
         )
-        about = published.select(*EVENT, "bucket", "size_bytes", "time_ns", "expected")
-        events = update.stored(about.join(reached, list(EVENT), "left"))
+        about = published.select(*EVENT_ID, "bucket", "size_bytes", "time_ns", "expected")
+        events = update.materialize(about.join(reached, list(EVENT_ID), "left"))
         timed = events.where("time_ns IS NOT NULL AND (receivers IS NOT NULL OR expected > 0)")
-        rows = timed.select("bucket", "time_ns", *EVENT, "receivers", "expected", "size_bytes").repartition("bucket")
-        update.replace("publications", rows.sortWithinPartitions("time_ns", *EVENT), update.touched)
+        rows = timed.select("bucket", "time_ns", *EVENT_ID, "receivers", "expected", "size_bytes").repartition("bucket")
+        update.replace("publications", rows.sortWithinPartitions("time_ns", *EVENT_ID), update.touched)
         sums = events.groupBy("bucket", "publisher", "publisher_incarnation", "receivers").agg(
             F.count("*").alias("events"), F.sum("size_bytes").alias("bytes"), F.min("deadline_ns").alias("deadline_ns")
         )
@@ -84,13 +92,13 @@ class WorkloadJob:
         shortest = F.min("deadline_ns").alias("deadline_ns")
         tight = within.groupBy("bucket", "publisher", F.col("peer").alias("receiver")).agg(shortest)
         update.replace("_deadlines", tight.repartition("bucket"), update.touched)
-        every = update.partial("_deadlines").groupBy("publisher", "receiver").agg(shortest)
+        every = update.partial_rows("_deadlines").groupBy("publisher", "receiver").agg(shortest)
         update.replace("deadlines", every.orderBy("publisher", "receiver").coalesce(1))
         update.replace("flows", self._flows(update).orderBy("publisher", "receivers").coalesce(1))
 
     def _flows(self, update: TableUpdate) -> DataFrame:
         """The columns of a file of flows."""
-        beats = update.partial("_beats")
+        beats = update.partial_rows("_beats")
         observed = beats.groupBy("peer", "incarnation").agg(
             F.sum("beats").alias("beats"), F.max("gap_ns").alias("gap_ns"), F.sum("sample_ppb").alias("sample_ppb")
         )
@@ -100,7 +108,7 @@ class WorkloadJob:
             (F.sum("sample_ppb") / F.sum("beats") / F.lit(_BILLION)).alias("sample"),
         )
         summed = (
-            update.partial("_flows")
+            update.partial_rows("_flows")
             .where("receivers IS NOT NULL")
             .groupBy("publisher", "receivers")
             .agg(

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from wend.model.errors import ConfigError
-from wend.pipeline.code_hash import PARTS as SIMULATED
+from wend.pipeline.code_hash import SIMULATION_PARTS as SIMULATED
 from wend.pipeline.sweeps.trials import TrialKind, Trials
 from wend.studies.quist.construction import build_trees, form_overlay, link_weights
 from wend.studies.quist.joint_reliability import joint_reliability

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from wend.console import up
+from wend.console import up_command
 from wend.drivers.live.access.throwaway_keys import ThrowawayRoot
 from wend.drivers.live.comparison import comparison
 from wend.drivers.live.comparison.comparison import Comparison
@@ -36,7 +36,7 @@ def test_publishing_begins_when_the_trees_stand() -> None:
     done = run(duration="0.5s", pf=0.0)
     assert done.waits_for == ()
     assert [overlay.meter.notices["queued"] for overlay in done.overlays] == [0, 0]
-    assert "were not ready" not in up.closing(done)
+    assert "were not ready" not in up_command.closing_text(done)
 
 
 def test_publishing_begins_when_all_peers_have_joined_the_ring() -> None:
@@ -67,7 +67,7 @@ def test_trees_are_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> N
     assert done.waits_for == ("mrst",)
     assert done.overlays[0].meter.notices["queued"] > 0
     late = "The trees or the ring of mrst were not ready in time, and the first events waited for them."
-    assert late in up.closing(done)
+    assert late in up_command.closing_text(done)
 
 
 def test_no_link_fails_while_trees_are_waited_for() -> None:
@@ -102,14 +102,14 @@ def test_a_stop_measures_what_was_published_so_far(monkeypatch: pytest.MonkeyPat
     rows = done.summaries()
     assert {row.expected for row in rows.values()} == {rows["oracle"].expected} != {0}
     assert [row.delivery for row in rows.values()] == [1.0, 1.0, 1.0]
-    assert "deliveries expected of each strategy" in up.closing(done)
+    assert "deliveries expected of each strategy" in up_command.closing_text(done)
 
 
 def test_a_stop_before_the_first_publication_says_so() -> None:
     done = stopped(-200)
     assert {row.expected for row in done.summaries().values()} == {0}
     nothing = "Nothing was measured: publishing starts after 0.3 s, when peers have found their routes."
-    assert up.closing(done) == nothing
+    assert up_command.closing_text(done) == nothing
 
 
 def test_a_killed_coordinator_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,5 +131,5 @@ def test_a_killed_coordinator_is_replaced(monkeypatch: pytest.MonkeyPatch) -> No
     assert done.killed in [incident.about for incident in done.incidents if incident.what == "took-over"]
     totals = clusters.meter.totals
     assert totals.delivered == totals.expected > 0
-    shown = "\n".join(up.coordination(done))
+    shown = "\n".join(up_command.coordination_lines(done))
     assert " coordinators   cluster-0: " in shown and f"peer {done.killed} was killed" in shown

@@ -8,8 +8,8 @@ from tests.pipeline.recorded_tables import LINKS, WINDOW_NS, write_publications,
 from wend.drivers.recorded import DRAIN_NS, Recording, recorded_world
 from wend.model.units import MS, SECOND
 from wend.pipeline.storage.versioned_tables import read_table
-from wend.pipeline.telemetry.publications import RecordedPublications, timed_flows
-from wend.pipeline.telemetry.recordings import read_workload, recordings
+from wend.pipeline.telemetry.recorded_publications import RecordedPublications, timed_flows
+from wend.pipeline.telemetry.recordings import make_recordings, read_workload
 
 HOUR = 3600 * SECOND
 FIRST, SECOND_WINDOW = WINDOW_NS, 2 * WINDOW_NS
@@ -18,7 +18,7 @@ FIRST, SECOND_WINDOW = WINDOW_NS, 2 * WINDOW_NS
 
 def windows(folder: Path, most: int = 10) -> list[Recording]:
     tables = [read_table(None, str(folder), name) for name in ("links", "outages")]
-    return recordings(*tables, read_workload(None, str(folder)), most, RecordedPublications(None, str(folder)))
+    return make_recordings(*tables, read_workload(None, str(folder)), most, RecordedPublications(None, str(folder)))
 
 
 def test_events_are_in_the_window_of_their_time_by_the_clock_of_the_reference(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_lost_deliveries_were_expected_all_the_same(tmp_path: Path) -> None:
         (8, 1, [2, 3], -1),  # the publisher does not know for how many
     ]
     write_publications(tmp_path, rows, [])
-    published = RecordedPublications(None, str(tmp_path)).within(0, 10)
+    published = RecordedPublications(None, str(tmp_path)).between(0, 10)
     found = {(flow.publisher, flow.receivers): flow.times_ns for flow in timed_flows(published, 0, 10, {})}
     assert found == {
         (1, (2,)): (4,),
@@ -116,5 +116,5 @@ def test_lost_deliveries_were_expected_all_the_same(tmp_path: Path) -> None:
 
 def test_older_tables_have_no_times(tmp_path: Path) -> None:
     write_square(tmp_path)
-    assert RecordedPublications(None, str(tmp_path)).whole == frozenset()
+    assert RecordedPublications(None, str(tmp_path)).complete_publishers == frozenset()
     assert [window.has_times for window in windows(tmp_path)] == [False, False]

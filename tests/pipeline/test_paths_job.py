@@ -14,7 +14,7 @@ from tests.planning.nets import networks
 from tests.spark import needs_java
 from wend.model.errors import ConfigError
 from wend.model.rates import Rate
-from wend.pipeline import candidate_paths as spread
+from wend.pipeline import paths_job as spread
 from wend.planning.candidate_paths import paths_from
 from wend.planning.flow_network import CsrGraph, FlowNetwork
 from wend.studies.campr.brite_flat import grow
@@ -46,7 +46,7 @@ def test_rows_hold_all_of_the_paths(network: FlowNetwork, k: int, rng: Any) -> N
     for source in rng.sample(range(network.peers), rng.randint(1, network.peers)):
         receivers = rng.sample(range(network.peers), rng.randint(0, network.peers))
         wanted[source] = np.array(receivers, dtype=np.int32)
-    batches = list(spread.paths_here(graph, wanted, k))
+    batches = list(spread.find_paths_locally(graph, wanted, k))
     rng.shuffle(batches)
     rows = pa.Table.from_batches(batches, schema=spread.SCHEMA)
     found = {(row["source"], row["receiver"], row["rank"]): row["peers"] for row in rows.to_pylist()}
@@ -62,17 +62,17 @@ def test_rows_hold_all_of_the_paths(network: FlowNetwork, k: int, rng: Any) -> N
 @pytest.mark.spark
 def test_spark_finds_the_same_paths(spark: Any, graph: CsrGraph, tmp_path: Path) -> None:
     wanted = wanted_of(150, [0, 3, 77, 149], share=2)
-    found = spread.paths_on_spark(spark, graph, wanted, 4, tmp_path).toArrow()
-    here = pa.Table.from_batches(spread.paths_here(graph, wanted, 4))
+    found = spread.find_paths_on_spark(spark, graph, wanted, 4, tmp_path).toArrow()
+    here = pa.Table.from_batches(spread.find_paths_locally(graph, wanted, 4))
     order = [(name, "ascending") for name in ("source", "receiver", "rank")]
     assert found.sort_by(order).to_pylist() == here.sort_by(order).to_pylist()
     assert max(found["rank"].to_pylist()) == 4
-    assert [path.name for path in tmp_path.iterdir()] == [spread.graph_file(graph, tmp_path).name]
+    assert [path.name for path in tmp_path.iterdir()] == [spread.write_graph(graph, tmp_path).name]
 
 
 def test_what_is_large_grows_with_peers_receivers_and_k() -> None:
     def need(peers: int, sources: int, k: int) -> float:
-        return spread.seconds(peers, wanted_of(peers, list(range(sources))), k)
+        return spread.estimate_seconds(peers, wanted_of(peers, list(range(sources))), k)
 
     assert need(50, 2, 3) < need(50, 4, 3) < need(100, 4, 3) < need(100, 4, 4)
 
@@ -85,4 +85,4 @@ def full(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_folder_that_cannot_be_written_is_said(graph: CsrGraph, full: Path) -> None:
     with pytest.raises(ConfigError, match="cannot write the network to"):
-        spread.graph_file(graph, full)
+        spread.write_graph(graph, full)

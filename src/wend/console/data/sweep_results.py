@@ -12,9 +12,9 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
-from wend.console.show import counted, output
+from wend.console.terminal import count_text, output_console
 from wend.model.files import written
-from wend.pipeline.rows import COLUMNS, FROM_OUTSIDE
+from wend.pipeline.scenario_rows import COLUMNS, FROM_OUTSIDE
 
 if TYPE_CHECKING:
     from wend.pipeline.sweeps.sweep import SweepResult
@@ -56,7 +56,7 @@ class Means:
 
 
 def write_means(means: Means, metrics: Iterable[str], place: Path) -> None:
-    """Write them as CSV, with all digits; a field without a value is empty."""
+    """Write means as CSV, with all digits; a field without a value is empty."""
     names = list(metrics)
     with written(place) as draft, draft.open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
@@ -67,8 +67,8 @@ def write_means(means: Means, metrics: Iterable[str], place: Path) -> None:
             table.writerow([*(row[name] for name in means.varied), means.seeds(row), *values])
 
 
-def say(swept: "SweepResult", means: Means, place: Path, own: Iterable[str], as_json: bool) -> None:
-    """Print the results. `own` are the files of plug-ins from outside the tree."""
+def print_results(swept: "SweepResult", means: Means, place: Path, own: Iterable[str], as_json: bool) -> None:
+    """Print the results of a sweep. `own` are the files of plug-ins from outside the tree."""
     if as_json:
         objects = []
         for row in means.rows:
@@ -78,67 +78,69 @@ def say(swept: "SweepResult", means: Means, place: Path, own: Iterable[str], as_
         about = {"runs": swept.runs, "ran": swept.ran, "code": swept.store.code, "out": str(swept.store.folder)}
         print(json.dumps({**about, "means": str(place), "failures": swept.failures, "settings": objects}))
         return
-    console = output()
-    console.print(table_of(means))
-    for sentence in failed(swept.failures, own):
+    console = output_console()
+    console.print(means_table(means))
+    for sentence in failure_sentences(swept.failures, own):
         console.print(f"[red]failed[/] {escape(sentence)}", soft_wrap=True)
     bad = f", {len(swept.failures)} of them failed" if swept.failures else ""
-    console.print(f"{counted(swept.runs, 'run')}, {swept.ran} of them now{bad}: {swept.store.folder}", soft_wrap=True)
+    console.print(
+        f"{count_text(swept.runs, 'run')}, {swept.ran} of them now{bad}: {swept.store.folder}", soft_wrap=True
+    )
     console.print(f"means: {place}", soft_wrap=True)
 
 
-def table_of(means: Means) -> Table:
-    """Two lines for each row, mean and interval, so that five metrics fit side by side in 80 columns."""
+def means_table(means: Means) -> Table:
+    """Make a table with the mean above the interval, so that five metrics fit side by side in 80 columns."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for name in means.varied:
         table.add_column(name, overflow="fold")
     for heading in ("seeds", *SHOWN.values()):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in means.rows:
-        cells = [_cell(means.of(row, name), name in _SHARES) for name in SHOWN]
-        table.add_row(*(_field(row[name]) for name in means.varied), str(means.seeds(row)), *cells)
+        cells = [_metric_text(means.of(row, name), name in _SHARES) for name in SHOWN]
+        table.add_row(*(_setting_text(row[name]) for name in means.varied), str(means.seeds(row)), *cells)
     return table
 
 
-def _field(value: object) -> str:
+def _setting_text(value: object) -> str:
     return "–" if value is None else escape(str(value))
 
 
-def _cell(metric: Row | None, share: bool) -> str:
+def _metric_text(metric: Row | None, share: bool) -> str:
     if metric is None:
         return "–"
     mean, half = metric["mean"], metric["half"]
-    shown = _share(mean) if share else digits(mean)
+    shown = _share_text(mean) if share else number_text(mean)
     if half is None:
         return shown
     low, high = mean - half, mean + half
     if share and not 0 <= low <= high <= 1:
         # With few seeds the interval may leave 0 to 1: show the ends of what remains.
-        return f"{shown}\n{_share(max(low, 0.0))}–{_share(min(high, 1.0))}"
-    return f"{shown}\n± {digits(half)}"
+        return f"{shown}\n{_share_text(max(low, 0.0))}–{_share_text(min(high, 1.0))}"
+    return f"{shown}\n± {number_text(half)}"
 
 
-def _share(value: float) -> str:
+def _share_text(value: float) -> str:
     """A share below 1 is never rounded up to 1."""
     if value in (0.0, 1.0):
         return f"{value:g}"
-    return digits(value) if value < 0.9995 else f"{min(value, 0.9999):.4f}"
+    return number_text(value) if value < 0.9995 else f"{min(value, 0.9999):.4f}"
 
 
-def digits(value: float) -> str:
+def number_text(value: float) -> str:
     """Three significant digits, without an exponent if none is needed."""
     if value == 0 or not 1e-4 <= abs(value) < 1e7:
         return f"{value:.3g}"
     return f"{value:.{max(0, 2 - math.floor(math.log10(abs(float(f'{value:.3g}')))))}f}"
 
 
-def failed(failures: Iterable[Mapping[str, Any]], own: Iterable[str]) -> list[str]:
-    """One sentence for all seeds that fail alike, with the last line of the user's own files in the traceback."""
+def failure_sentences(failures: Iterable[Mapping[str, Any]], own: Iterable[str]) -> list[str]:
+    """One sentence for all seeds with the same error. It has the last line of the user's own files."""
     names = tuple(own)
     seeds: dict[tuple[str, str], list[int]] = {}
     for failure in failures:
         error = str(failure["error"])
-        where = _line(str(failure["traceback"]), names)
+        where = _own_line(str(failure["traceback"]), names)
         if where and where.split(",")[0] not in error:
             error = f"{where}: {error}"
         seeds.setdefault((str(failure["strategy"]), error), []).append(failure["seed"])
@@ -148,7 +150,7 @@ def failed(failures: Iterable[Mapping[str, Any]], own: Iterable[str]) -> list[st
     ]
 
 
-def _line(traceback: str, own: tuple[str, ...]) -> str:
+def _own_line(traceback: str, own: tuple[str, ...]) -> str:
     """The last line of these files in a traceback. A worker has its copies elsewhere: only the ends of paths count."""
     for path, line in reversed(_FRAME.findall(traceback)):
         for name in own:

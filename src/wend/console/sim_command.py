@@ -11,14 +11,14 @@ from wend.console.options import Json
 from wend.console.outputs import Overwrite, check_out, drafted
 from wend.console.scenario_flags import (
     check_strategy,
-    played,
+    print_topics,
+    print_unused,
     read_scenario,
     runs_failure_detector,
-    say_topics,
-    say_unused,
+    scenario_fields,
 )
-from wend.console.setting_options import SettingOptions, command_with, given
-from wend.console.show import remark
+from wend.console.setting_options import SettingOptions, command_with, given_settings
+from wend.console.terminal import print_remarks
 from wend.model.fault_settings import Spread
 from wend.model.units import MS, SECOND
 
@@ -45,32 +45,32 @@ def sim(
     as_json: Json = False,
 ) -> None:
     """Run one scenario in the simulator."""
-    flags = given(ctx) | ({"content": {}} if content else {})
+    flags = given_settings(ctx) | ({"content": {}} if content else {})
     run = read_scenario(flags, scenario)
     check_strategy(run)
-    say_unused(run, flags)
+    print_unused(run, flags)
     if trace is not None:
         check_out(trace, overwrite, *(path for path in (run.flows, run.plan, run.failures) if path))
     outcome = _simulate(run, quiet=as_json)
     world = outcome.world
-    say_topics(world)
-    remark(world.overlay.remarks if world.placement is None else world.placement.underlay.remarks)
+    print_topics(world)
+    print_remarks(world.overlay.remarks if world.placement is None else world.placement.underlay.remarks)
     if trace is not None:
         with drafted(trace) as (draft, _):
             outcome.trace.write(draft)
     if as_json:
         import msgspec
 
-        print(json.dumps({"scenario": played(world), **msgspec.to_builtins(outcome.summary)}))
+        print(json.dumps({"scenario": scenario_fields(world), **msgspec.to_builtins(outcome.summary)}))
     else:
         _show(run, outcome)
 
 
 def _simulate(scenario: "Scenario", *, quiet: bool) -> Any:
-    from wend.console.show import compiling, messages, stoppable
+    from wend.console.terminal import compiling, message_console, stoppable
     from wend.drivers.sim import simulate
 
-    console = messages()
+    console = message_console()
     paths = nullcontext() if scenario.underlay is None else compiling()  # underlay paths are found by compiled code
     with stoppable("nothing was written"), paths:
         if quiet or not console.is_terminal:
@@ -82,7 +82,7 @@ def _simulate(scenario: "Scenario", *, quiet: bool) -> Any:
 
 
 def _show(scenario: "Scenario", outcome: Any) -> None:
-    from wend.console.show import facts, milliseconds, output, percent
+    from wend.console.terminal import facts_table, milliseconds, output_console, percent
     from wend.protocol.config import LinkSettings
 
     s = outcome.summary
@@ -118,7 +118,7 @@ def _show(scenario: "Scenario", outcome: Any) -> None:
         rows.insert(0, ("underlay", scenario.underlay, _underlay(outcome.world)))
     title = f"{scenario.strategy} on {scenario.topology}, {world.peers} peers, {len(world.links)} links"
     title += f", {_fails(scenario)}, Pl {scenario.pl:g}, {scenario.duration_ns / SECOND:g} s, seed {scenario.seed}"
-    output().print(facts(title, rows))
+    output_console().print(facts_table(title, rows))
 
 
 def _whose(s: "Scenario") -> str:

@@ -31,32 +31,32 @@ COLOURS = {
 }
 
 
-def output() -> "Console":
+def output_console() -> "Console":
     from rich.console import Console
 
     return Console(highlight=False)
 
 
-def messages() -> "Console":
+def message_console() -> "Console":
     from rich.console import Console
 
     return Console(highlight=False, stderr=True)
 
 
-def remark(sentences: Iterable[str]) -> None:
+def print_remarks(sentences: Iterable[str]) -> None:
     """Print remarks on stderr; they are not errors."""
     for sentence in sentences:
         print(f"wend: {sentence}", file=sys.stderr)
 
 
-def warn_of_filters(filters: Iterable[str], where: str = "") -> None:
+def warn_about_filters(filters: Iterable[str], where: str = "") -> None:
     """Print a warning on stderr for each filter that is probably not what its author means."""
     from wend.matching.filter_warnings import filter_warnings
     from wend.model.errors import FilterError
 
     for text in filters:
         with suppress(FilterError):  # the peer judges it, and shows where the error is
-            remark(f"warning: {where}{sentence}" for sentence in filter_warnings(text))
+            print_remarks(f"warning: {where}{sentence}" for sentence in filter_warnings(text))
 
 
 class Terminated(KeyboardInterrupt):
@@ -124,21 +124,21 @@ def milliseconds(ms: float | None, digits: int) -> str:
     return "-" if ms is None else f"{ms:.{digits}f} ms"
 
 
-def counted(count: int, one: str, more: str = "") -> str:
-    """ "1 topology", "5 topologies"."""
+def count_text(count: int, one: str, more: str = "") -> str:
+    """A number with its noun: `1 topology`, `5 topologies`."""
     return f"{count} {one if count == 1 else more or one + 's'}"
 
 
-def named(strategy: str) -> str:
+def coloured(strategy: str) -> str:
     return f"[{COLOURS.get(strategy, 'white')}]{strategy}[/]"
 
 
-def names_in(text: str) -> list[str]:
+def split_names(text: str) -> list[str]:
     """The names in a text that separates them by commas."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def aligned(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> list[str]:
+def align_columns(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> list[str]:
     """Rows of cells as lines with columns of equal width; those in `right` are aligned to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     signs = [">" if column in right else "<" for column in range(len(widths))]
@@ -153,7 +153,9 @@ def quarantine_row(rows: int, out: str) -> list[tuple[str, str, str]]:
     return [("quarantined", f"{rows:,}", f"rows that could not be used: {out}/_quarantine")] if rows else []
 
 
-def columns(*heads: str, left: Container[str] = (), wrapped: Container[str] = (), title: str | None = None) -> "Table":
+def column_table(
+    *heads: str, left: Container[str] = (), wrapped: Container[str] = (), title: str | None = None
+) -> "Table":
     """An empty table. Its columns are aligned to the right, except those in `left`. Those in `wrapped` may have several
     lines on a narrow terminal."""
     from rich.box import SIMPLE_HEAD
@@ -166,7 +168,7 @@ def columns(*heads: str, left: Container[str] = (), wrapped: Container[str] = ()
     return table
 
 
-def facts(title: str, rows: list[tuple[str, str, str]]) -> "Table":
+def facts_table(title: str, rows: list[tuple[str, str, str]]) -> "Table":
     """A table of names, values and remarks."""
     from rich.table import Table
 

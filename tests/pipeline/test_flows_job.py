@@ -22,7 +22,7 @@ from wend.model.errors import ConfigError
 from wend.model.flows import read_flows
 from wend.model.plan import read_plan
 from wend.model.units import MINUTE, SECOND
-from wend.pipeline.flows_of_matches import far_away, missing, observed_span, senseless, write_flows
+from wend.pipeline.flows_job import distant_times, invalid_values, missing_values, observed_span, write_flows
 from wend.pipeline.match.match_input import read_events
 from wend.planning.plan_check import check
 
@@ -153,11 +153,11 @@ def seen(**metrics: Any) -> dict[str, Any]:
 def test_metrics_that_make_no_sense_have_a_reason() -> None:
     for name, value in (("weight", -1.0), ("size_bytes", float("nan")), ("weight", float("inf"))):
         metrics = {f"known_{name}": 2, f"least_{name}": min(value, 0.0), f"most_{name}": value}
-        ((wrong, text, *_),) = senseless(seen(**metrics))
+        ((wrong, text, *_),) = invalid_values(seen(**metrics))
         assert name in wrong and f"has a {name} of" in text
-    assert senseless(seen()) == []
-    assert missing(seen(known_weight=1), "event", ["weight"])[0][0] == "weight IS NULL"
-    assert missing(seen(known_weight=2), "event", ["weight"]) == []
+    assert invalid_values(seen()) == []
+    assert missing_values(seen(known_weight=1), "event", ["weight"])[0][0] == "weight IS NULL"
+    assert missing_values(seen(known_weight=2), "event", ["weight"]) == []
 
 
 def test_the_span_of_events() -> None:
@@ -166,8 +166,8 @@ def test_the_span_of_events() -> None:
     with pytest.raises(ConfigError, match="all events in e have the same time: give --span"):
         observed_span(seen(most_time_ns=0), "e")
     assert observed_span(seen(), "e") == 20
-    assert far_away(seen(middle_time_ns=[4, 6])) == []
-    assert far_away(seen(middle_time_ns=[4, 6], most_time_ns=27))[0][0] == "time_ns < -16BD OR time_ns > 26BD"
+    assert distant_times(seen(middle_time_ns=[4, 6])) == []
+    assert distant_times(seen(middle_time_ns=[4, 6], most_time_ns=27))[0][0] == "time_ns < -16BD OR time_ns > 26BD"
 
 
 def test_a_clock_that_was_not_set_changes_no_rate(spark: Any, tmp_path: Path) -> None:

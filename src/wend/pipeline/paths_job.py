@@ -52,51 +52,51 @@ _WORTH_SPREADING_S = 10.0
 """Spark takes some seconds to move tables and to start Python."""
 
 
-def seconds(peers: int, targets: Targets, k: int) -> float:
+def estimate_seconds(peers: int, targets: Targets, k: int) -> float:
     """Estimate the time that one process needs."""
     return _SECONDS_PER_PATH * math.sqrt(peers / 1000) * k * sum(map(len, targets.values()))
 
 
 def is_large(graph: CsrGraph, targets: Targets, k: int) -> bool:
     """Whether Spark would be faster, once its session has started."""
-    return seconds(len(graph.ptr) - 1, targets, k) > _WORTH_SPREADING_S
+    return estimate_seconds(len(graph.ptr) - 1, targets, k) > _WORTH_SPREADING_S
 
 
-def paths_here(graph: CsrGraph, targets: Targets, k: int) -> Iterator[pa.RecordBatch]:
+def find_paths_locally(graph: CsrGraph, targets: Targets, k: int) -> Iterator[pa.RecordBatch]:
     """Find paths in this process: one batch for each source, in order."""
     for source in sorted(targets):
-        yield as_batch(graph, source, paths_from(graph, source, targets[source], k))
+        yield path_rows(graph, source, paths_from(graph, source, targets[source], k))
 
 
-def paths_on_spark(spark: SparkSession, graph: CsrGraph, targets: Targets, k: int, folder: Path) -> DataFrame:
+def find_paths_on_spark(spark: SparkSession, graph: CsrGraph, targets: Targets, k: int, folder: Path) -> DataFrame:
     """Find paths on Spark: the same rows, in the order in which tasks end. Workers read the network from `folder`."""
     if k < 1:
         raise ConfigError(f"k must be at least 1, got {k}")
-    file = graph_file(graph, folder)
+    file = write_graph(graph, folder)
     tasks = min(len(targets), _MAX_TASKS)
     rows = [
         {"task": i % tasks, "source": source, "receivers": np.asarray(targets[source], dtype=np.int32)}
         for i, source in enumerate(sorted(targets))
     ]
     frame = spark.createDataFrame(pa.Table.from_pylist(rows, schema=_TARGETS)).repartitionById(max(tasks, 1), "task")
-    return frame.mapInArrow(partial(_search, file=str(file), k=k), spark_schema(SCHEMA))
+    return frame.mapInArrow(partial(_search_batches, file=str(file), k=k), spark_schema(SCHEMA))
 
 
 def write_paths(spark: SparkSession, graph: CsrGraph, targets: Targets, k: int, out: Path, scratch: Path) -> int:
     """Write the paths as a folder of Parquet files; return their number. Workers read the network from `scratch`."""
-    paths_on_spark(spark, graph, targets, k, scratch).write.parquet(spark_path(out))
+    find_paths_on_spark(spark, graph, targets, k, scratch).write.parquet(spark_path(out))
     return int(spark.read.parquet(literal_path(out)).count())
 
 
-def _search(batches: Iterator[pa.RecordBatch], file: str, k: int) -> Iterator[pa.RecordBatch]:
-    graph = _graph_of(file)
+def _search_batches(batches: Iterator[pa.RecordBatch], file: str, k: int) -> Iterator[pa.RecordBatch]:
+    graph = _read_graph(file)
     for batch in batches:
         for source, receivers in zip(batch["source"].to_pylist(), batch["receivers"], strict=True):
             targets = receivers.values.to_numpy(zero_copy_only=False)
-            yield as_batch(graph, source, paths_from(graph, source, targets, k))
+            yield path_rows(graph, source, paths_from(graph, source, targets, k))
 
 
-def graph_file(graph: CsrGraph, folder: Path) -> Path:
+def write_graph(graph: CsrGraph, folder: Path) -> Path:
     """Write the network to a file for the workers, atomically, once per content."""
     digest = blake2b(digest_size=10)
     for array in graph:
@@ -113,12 +113,12 @@ def graph_file(graph: CsrGraph, folder: Path) -> Path:
 
 
 @lru_cache(maxsize=4)
-def _graph_of(file: str) -> CsrGraph:
+def _read_graph(file: str) -> CsrGraph:
     with np.load(file) as arrays:
         return CsrGraph(**{name: arrays[name] for name in CsrGraph._fields})
 
 
-def as_batch(graph: CsrGraph, source: int, paths: CandidatePaths) -> pa.RecordBatch:
+def path_rows(graph: CsrGraph, source: int, paths: CandidatePaths) -> pa.RecordBatch:
     """Convert the paths of one source to rows, without a Python loop over paths."""
     counts = np.diff(paths.first)
     lengths = np.diff(paths.ptr)

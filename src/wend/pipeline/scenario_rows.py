@@ -18,8 +18,8 @@ from wend.drivers.scenarios import Scenario
 from wend.drivers.settings import load_chosen, outside_plugins, peer_settings, read_values
 from wend.model.settings import Setting, settings_of
 from wend.model.summary import Summary
-from wend.pipeline.code_hash import outside
-from wend.pipeline.sweeps.run_kind import number_or_nothing
+from wend.pipeline.code_hash import outside_sources
+from wend.pipeline.sweeps.run_kind import finite_or_null
 
 _SCALARS = {
     "bool": pa.bool_(), "int": pa.int64(), "float": pa.float64(), "duration": pa.float64(),
@@ -35,7 +35,7 @@ def scenario_key(scenario: Scenario) -> str:
     for path in (scenario.failures, scenario.flows, scenario.plan):
         files += _file_digest(path)
     for plugin in outside_plugins(scenario.chosen):
-        for name, source in outside(plugin):
+        for name, source in outside_sources(plugin):
             files += sha256(name.encode() + b"\0" + source).digest()
     return blake2b(text + files, digest_size=10).hexdigest()
 
@@ -88,25 +88,25 @@ def arrow_type(hint: Any) -> pa.DataType:
     raise TypeError(f"no column type is known for {hint}")
 
 
-def columns(struct: type[msgspec.Struct]) -> dict[str, pa.DataType]:
+def struct_columns(struct: type[msgspec.Struct]) -> dict[str, pa.DataType]:
     """The fields of a struct, and those of structs within it in place of them."""
     types: dict[str, pa.DataType] = {}
     for name, hint in get_type_hints(struct).items():
         if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-            types |= {column(name, part): kind for part, kind in columns(hint).items()}
+            types |= {column_name(name, part): kind for part, kind in struct_columns(hint).items()}
         else:
             types[name] = arrow_type(hint)
     return types
 
 
-def column(name: str, part: str) -> str:
+def column_name(name: str, part: str) -> str:
     """Units end the name: the p50 of `delay_ms` is `delay_p50_ms`; a share has no unit."""
     if name.endswith("_ms") and not part.endswith("_share"):
         return f"{name.removesuffix('_ms')}_{part}_ms"
     return f"{name.removesuffix('_ms')}_{part}"
 
 
-METRICS: dict[str, pa.DataType] = {**columns(Summary), "control_packets": pa.int64()}
+METRICS: dict[str, pa.DataType] = {**struct_columns(Summary), "control_packets": pa.int64()}
 RATIOS = tuple(name for name, kind in METRICS.items() if kind == pa.float64())
 
 COLUMNS: dict[str, Setting] = {each.column: each for each in (*settings_of(Scenario), *peer_settings().values())}
@@ -145,7 +145,7 @@ def run_row(scenario: Scenario, place: int = 0) -> dict[str, Any]:
     return {**keys, **row, FROM_OUTSIDE: msgspec.json.encode(outside, order="sorted").decode()}
 
 
-def scenario_of(row: dict[str, Any]) -> Scenario:
+def scenario_from_row(row: dict[str, Any]) -> Scenario:
     """The scenario that a row holds, checked like any other."""
     cells = {name: dict(row[name] or {}) if name in _MAPS else row[name] for name in COLUMNS}
     values = {each.name: each.from_unit(cells[column]) for column, each in COLUMNS.items()}
@@ -154,7 +154,7 @@ def scenario_of(row: dict[str, Any]) -> Scenario:
     return Scenario.from_values({**values, **outside})
 
 
-def metrics_of(summary: Summary) -> dict[str, Any]:
+def summary_metrics(summary: Summary) -> dict[str, Any]:
     """The metrics of a summary as columns."""
     return {**_values(summary), "control_packets": summary.control_packets}
 
@@ -164,9 +164,9 @@ def _values(struct: msgspec.Struct) -> dict[str, Any]:
     for name in struct.__struct_fields__:
         match getattr(struct, name):
             case msgspec.Struct() as inner:
-                cells |= {column(name, part): value for part, value in _values(inner).items()}
+                cells |= {column_name(name, part): value for part, value in _values(inner).items()}
             case dict() as counts:
                 cells[name] = list(counts.items())
             case value:
-                cells[name] = number_or_nothing(value)
+                cells[name] = finite_or_null(value)
     return cells

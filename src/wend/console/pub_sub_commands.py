@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wend.console.peer_options import LOCAL_PEER, Json, PeerOptions, asks_peer
-from wend.console.show import counted, warn_of_filters
+from wend.console.terminal import count_text, warn_about_filters
 from wend.model.errors import ConfigError
 from wend.model.events import Attributes, Headers, Range, Value
 from wend.model.units import SECOND, parse_duration, parse_short
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Published = tuple[Attributes, bytes]
 _RANGE = re.compile(r"([\[\]])\s*([^,]*?)\s*,\s*([^,]*?)\s*([\[\]])")
-_UNOPENED = re.compile(r"[^][]*,[^][]*[][]")
+_UNOPENED_RANGE = re.compile(r"[^][]*,[^][]*[][]")
 """A range without its first bracket."""
 _NUMBERLIKE = re.compile(r"[+-]?(\d[\d_,]*\.?[\d_]*|\.\d+)([eE][+-]?\d*)?")
 """A text that begins like a number and has no other characters: `1,5`, `.5`, `+5`, `007`; not a date or an address."""
@@ -37,7 +37,7 @@ _CHUNK_BYTES = 64 * 1024
 MAX_LINE_BYTES = 1024 * 1024
 """Longer than any event. `pub` refuses longer lines, such as a file without line ends, before it reads them all."""
 _READ_AHEAD = 64
-_UNREAD = "the lines before it were published, the rest was not read"
+_REST_UNREAD = "the lines before it were published, the rest was not read"
 _STDIN = "-"
 """As a file."""
 
@@ -80,19 +80,19 @@ def pub(
         raise ConfigError(f"choose {chosen[0]} or {chosen[1]}, not both")
     if payload_file == _STDIN and not named:
         raise ConfigError("stdin holds the payload: give the attributes as arguments, such as topic=stuttgart")
-    body = os.fsencode(payload or "") if payload_file is None else _payload(payload_file)
+    body = os.fsencode(payload or "") if payload_file is None else _read_payload(payload_file)
     if lines or not named:
         if sys.stdin is None:
             raise ConfigError("cannot read stdin: it is closed")
-        events = _from_lines(named if lines else None, body)
+        events = _line_events(named if lines else None, body)
     else:
         events = iter([(named, body)])
 
     async def publish(client: "Client") -> None:
-        async for event in _in_thread(events):
+        async for event in _iterate_in_thread(events):
             receipt = await client.publish(*event, headers, ttl=lives, retain=retain)
             if not quiet:
-                print(_receipt(receipt, as_json), flush=True)
+                print(_receipt_text(receipt, as_json), flush=True)
 
     at.ask(publish)
 
@@ -128,7 +128,7 @@ def sub(
     """Print events as they arrive, until Ctrl-C, --count or --timeout."""
     limit = None if timeout is None else parse_duration(timeout) / SECOND
     soon = None if deadline is None else parse_short(deadline, "--deadline") / SECOND
-    warn_of_filters([filter])
+    warn_about_filters([filter])
     options = {
         "deadline": soon,
         "reliability": reliability,
@@ -161,28 +161,28 @@ async def _print_events(
         try:
             async with asyncio.timeout(limit):
                 async for event in events:
-                    print(_event(event, as_json), flush=True)
+                    print(_event_text(event, as_json), flush=True)
                     seen += 1
                     if seen == count:
                         break
         except TimeoutError:
             pass
         finally:
-            _tell_dropped(events)
+            _print_dropped(events)
     return count is None or seen == count
 
 
-def _tell_dropped(events: "EventStream") -> None:
+def _print_dropped(events: "EventStream") -> None:
     for reason, number in sorted(events.missed.items()):
         print(f"wend: missed {number}: {reason}", file=sys.stderr)
     if events.dropped:
         print(
-            f"wend: dropped {counted(events.dropped, 'event')}: they arrived faster than they were read",
+            f"wend: dropped {count_text(events.dropped, 'event')}: they arrived faster than they were read",
             file=sys.stderr,
         )
 
 
-def _event(event: "Arrival", as_json: bool) -> str:
+def _event_text(event: "Arrival", as_json: bool) -> str:
     text = event.payload.decode("utf-8", "backslashreplace")
     if as_json:
         import msgspec
@@ -205,7 +205,7 @@ def _is_text(payload: bytes) -> bool:
     return True
 
 
-def _receipt(receipt: "PublishReceipt", as_json: bool) -> str:
+def _receipt_text(receipt: "PublishReceipt", as_json: bool) -> str:
     if as_json:
         return json.dumps({"id": str(receipt.id), "targets": receipt.targets, "kept": receipt.kept})
     peers = "1 peer" if receipt.targets == 1 else f"{receipt.targets} peers"
@@ -222,7 +222,7 @@ def read_attributes(arguments: list[str]) -> Attributes:
         name, equals, value = argument.partition("=")
         if not equals or not name:
             raise ConfigError(f"cannot read {argument!r} as an attribute: write NAME=VALUE, such as temperature=15")
-        attributes[name] = value if name == "topic" else _value(argument, value)
+        attributes[name] = value if name == "topic" else _parse_value(argument, value)
     return attributes
 
 
@@ -236,23 +236,23 @@ def read_headers(arguments: list[str]) -> Headers:
     return headers
 
 
-def _value(argument: str, text: str) -> Value:
+def _parse_value(argument: str, text: str) -> Value:
     if (ends := _RANGE.fullmatch(text)) is None:
-        value = _scalar(text)
-        if isinstance(value, str) and value == text and (wrong := _mistyped(text)):
+        value = _parse_scalar(text)
+        if isinstance(value, str) and value == text and (wrong := _mistyped_reason(text)):
             raise ConfigError(f"cannot read {argument!r} as an attribute: {wrong}")
         return value
-    low, high = (_scalar(end) if end else None for end in ends.group(2, 3))
+    low, high = (_parse_scalar(end) if end else None for end in ends.group(2, 3))
     try:
         return Range(low, high, low is not None and ends[1] == "]", high is not None and ends[4] == "[")
     except ValueError as error:
         raise ConfigError(f"cannot read {argument!r} as an attribute: {error}") from None
 
 
-def _mistyped(text: str) -> str:
+def _mistyped_reason(text: str) -> str:
     """Why a text is probably a mistake, with the way to publish it as a text; empty if it is a text."""
     as_text = f"the text is written {shlex.quote(json.dumps(text, ensure_ascii=False))}"
-    if text.startswith(("[", "]")) or _UNOPENED.fullmatch(text):
+    if text.startswith(("[", "]")) or _UNOPENED_RANGE.fullmatch(text):
         return f"a range has two ends and two brackets, such as [3,5] or [3,5[; {as_text}"
     if text.startswith("{"):
         return f"an attribute has one value; {as_text}"
@@ -263,7 +263,7 @@ def _mistyped(text: str) -> str:
     return ""
 
 
-def _scalar(text: str) -> bool | int | float | str:
+def _parse_scalar(text: str) -> bool | int | float | str:
     try:
         value = json.loads(text)
     except ValueError:
@@ -271,7 +271,7 @@ def _scalar(text: str) -> bool | int | float | str:
     return value if isinstance(value, bool | int | float | str) else text
 
 
-def _payload(path: str) -> bytes:
+def _read_payload(path: str) -> bytes:
     """The bytes of a file or of stdin. It reads no more than a payload may have: a file may have no end."""
     from wend.model.publication import MAX_PAYLOAD_BYTES
 
@@ -286,12 +286,12 @@ def _payload(path: str) -> bytes:
     return body
 
 
-def _from_lines(fixed: Attributes | None, payload: bytes) -> Iterator[Published]:
+def _line_events(fixed: Attributes | None, payload: bytes) -> Iterator[Published]:
     for number, line in enumerate(_stdin_lines(), 1):
         if fixed is not None:
             yield fixed, line
         elif line.strip():
-            yield _attributes_line(number, line), payload
+            yield _parse_attributes(number, line), payload
 
 
 def _stdin_lines() -> Iterator[bytes]:
@@ -302,14 +302,14 @@ def _stdin_lines() -> Iterator[bytes]:
             *lines, rest = (rest + chunk).split(b"\n")
             yield from lines
             if len(rest) > MAX_LINE_BYTES:
-                raise ConfigError(f"a line of stdin has more than {MAX_LINE_BYTES} bytes; {_UNREAD}")
+                raise ConfigError(f"a line of stdin has more than {MAX_LINE_BYTES} bytes; {_REST_UNREAD}")
     except OSError as error:
         raise ConfigError(f"cannot read stdin: {error.strerror}") from None
     if rest:
         yield rest
 
 
-async def _in_thread(events: Iterator[Published]) -> AsyncIterator[Published]:
+async def _iterate_in_thread(events: Iterator[Published]) -> AsyncIterator[Published]:
     """Iterate in a thread, so that the event loop serves the connection and Ctrl-C while stdin blocks.
 
     Nothing interrupts a read of stdin, so the thread is a daemon: the process does not wait for it at the end.
@@ -342,7 +342,7 @@ async def _in_thread(events: Iterator[Published]) -> AsyncIterator[Published]:
         yield item
 
 
-def _attributes_line(number: int, line: bytes) -> Attributes:
+def _parse_attributes(number: int, line: bytes) -> Attributes:
     import msgspec
 
     from wend.model.error_text import unreadable
@@ -351,4 +351,4 @@ def _attributes_line(number: int, line: bytes) -> Attributes:
         return msgspec.json.decode(line, type=Attributes)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         why = unreadable(error, Attributes)
-        raise ConfigError(f"line {number} is not a JSON object of attributes: {why}; {_UNREAD}") from None
+        raise ConfigError(f"line {number} is not a JSON object of attributes: {why}; {_REST_UNREAD}") from None

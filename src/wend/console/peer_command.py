@@ -48,7 +48,7 @@ def peer(
     import msgspec
     import uvloop
 
-    from wend.console.show import warn_of_filters
+    from wend.console.terminal import warn_about_filters
     from wend.drivers.live.config import PeerFile, load
     from wend.drivers.live.process import serve
 
@@ -60,7 +60,7 @@ def peer(
         return file if paths is None else msgspec.structs.replace(file, paths=paths)
 
     file = read()
-    warn_of_filters(file.advertise, "advertise: ")
+    warn_about_filters(file.advertise, "advertise: ")
     counted = uvloop.run(serve(file, partial(_ready, as_json=as_json), read))
     if as_json:
         print(json.dumps({"counted": dict(counted)}), flush=True)

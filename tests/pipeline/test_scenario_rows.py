@@ -18,7 +18,7 @@ from wend.model.fault_settings import Outages, Spread
 from wend.model.settings import Settings, setting
 from wend.model.summary import Late, Summary
 from wend.model.units import SECOND, Nanos
-from wend.pipeline import rows
+from wend.pipeline import scenario_rows as rows
 from wend.pipeline.sweeps.run_kind import all_columns
 from wend.strategies.registry import PLUGINS
 
@@ -27,7 +27,7 @@ OUTAGES = Outages(up=Spread("exponential", mean_s=60.0), down=Spread("uniform", 
 
 def there_and_back(scenario: Scenario) -> Scenario:
     table = pa.Table.from_pylist([rows.run_row(scenario, 3)], schema=rows.RUN_SCHEMA)
-    return rows.scenario_of(table.to_pylist()[0])
+    return rows.scenario_from_row(table.to_pylist()[0])
 
 
 @pytest.mark.parametrize(
@@ -132,13 +132,13 @@ def test_flows_or_a_plan_that_changed_are_another_run(tmp_path: Path) -> None:
 
 
 def test_a_share_of_nothing_is_null_and_not_a_number() -> None:
-    row = rows.metrics_of(summary(late=Late(math.nan, 0.5, 1.0)))
+    row = rows.summary_metrics(summary(late=Late(math.nan, 0.5, 1.0)))
     assert row["late_within_1_25"] is None
     assert row["late_within_1_5"] == 0.5
     some = Scenario(peers=4, degree=2, topics=2, duration="5s", pf=0.0, pl=0.0, popularity=(1.0, 1.0))
-    punctual = rows.metrics_of(simulate(some).summary)
+    punctual = rows.summary_metrics(simulate(some).summary)
     assert (punctual["late_within_1_25"], punctual["delivered"] > 0) == (None, True)
-    dead = rows.metrics_of(simulate(some.with_(pf=1.0)).summary)
+    dead = rows.summary_metrics(simulate(some.with_(pf=1.0)).summary)
     assert dead["delay_p50_ms"] is dead["delay_p99_ms"] is dead["delay_mean_ms"] is None
     assert (dead["delivered"], dead["expected"] > 0) == (0, True)
 
@@ -163,7 +163,7 @@ def numbered(struct: type[msgspec.Struct], numbers: Iterator[int]) -> tuple[Any,
 
 def test_every_field_of_a_summary_arrives_in_a_column_of_its_own() -> None:
     made, put = numbered(Summary, count(1000))
-    row = rows.metrics_of(made)
+    row = rows.summary_metrics(made)
     read = pa.Table.from_pylist([row], schema=rows.RESULT_SCHEMA).select(list(rows.METRICS)).to_pylist()[0]
     assert read.pop("control_packets") == sum(made.control.values())
     assert list(read.values()) == put
@@ -176,7 +176,10 @@ def test_units_end_the_names_of_columns() -> None:
 
 
 def test_a_result_fits_its_schema() -> None:
-    row = {**all_columns(rows.run_row(Scenario(outages=OUTAGES)), rows.RESULT_SCHEMA), **rows.metrics_of(summary())}
+    row = {
+        **all_columns(rows.run_row(Scenario(outages=OUTAGES)), rows.RESULT_SCHEMA),
+        **rows.summary_metrics(summary()),
+    }
     table = pa.Table.from_pylist([row], schema=rows.RESULT_SCHEMA)
     assert set(row) == set(rows.RESULT_SCHEMA.names)
     assert table["control_packets"][0].as_py() == 132

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND, Nanos
-from wend.pipeline.spark.task_errors import plain_errors
+from wend.pipeline.spark.task_errors import translated_errors
 from wend.pipeline.storage.input_tables import (
     MAX_BAD,
     InputTable,
@@ -30,20 +30,28 @@ from wend.pipeline.storage.input_tables import (
     survey,
     write_quarantine,
 )
-from wend.pipeline.storage.job_folders import Target, drafted, literal_path, local_path
-from wend.pipeline.storage.json_lines import Id, decode_line, first_line, is_lines, line_table, text_lines, validate_id
-from wend.pipeline.storage.parquet_tables import NUMBERS, parquet_of, require_columns
+from wend.pipeline.storage.job_folders import Target, job_output, literal_path, local_path
+from wend.pipeline.storage.json_lines import (
+    Id,
+    decode_line,
+    first_object,
+    is_json_lines,
+    json_table,
+    read_lines,
+    validate_id,
+)
+from wend.pipeline.storage.parquet_tables import NUMBER_TYPES, read_parquet, require_columns
 
-SMALL = 1_000_000
+MAX_BROADCAST_ROWS = 1_000_000
 """Up to this many subscriptions, every task gets a table with the peer of each."""
 INTEGERS = {"tinyint", "smallint", "int", "bigint"}
 
-SUMMED = ("size_bytes", "weight")
-FAR = 10
-_HALF = 40
+SUMMED_COLUMNS = ("size_bytes", "weight")
+FAR_FACTOR = 10
+_HALF_BITS = 40
 """Bits of the coarse half of a sum, and of the fine half."""
-EVENTS = {"publisher": "peer", "size_bytes": "double", "weight": "double", "time_ns": "bigint"}
-SUBSCRIPTIONS = {"peer": "peer"}
+EVENT_COLUMNS = {"publisher": "peer", "size_bytes": "double", "weight": "double", "time_ns": "bigint"}
+SUBSCRIPTION_COLUMNS = {"peer": "peer"}
 
 
 class FlowLine(msgspec.Struct):
@@ -85,19 +93,21 @@ def write_flows(
 ) -> FlowSummary:
     """Write the flows as Parquet. Rates are per second of `span` or, without it, of the time that the events cover."""
     check_max_bad(max_bad)
-    with plain_errors(), drafted(spark, out, overwrite=overwrite) as draft:
-        pairs = _matches(spark, matches)
-        of_peers = _sifted(_read(spark, subscriptions, SUBSCRIPTIONS), "subscription", None, max_bad)
-        of_events = _sifted(_read(spark, events, EVENTS), "event", span, max_bad)
+    with translated_errors(), job_output(spark, out, overwrite=overwrite) as draft:
+        pairs = _read_matches(spark, matches)
+        of_peers = _sift_table(_read_table(spark, subscriptions, SUBSCRIPTION_COLUMNS), "subscription", None, max_bad)
+        of_events = _sift_table(_read_table(spark, events, EVENT_COLUMNS), "event", span, max_bad)
         published, subscribers, subscribed, seen = of_events.rows, of_peers.rows, of_peers.seen, of_events.seen
         _check_peer_types(published, subscribers, events, subscriptions)
         span = span or observed_span(seen, events)
-        pairs = _known_pairs(_known_pairs(pairs, "event", of_events), "subscription", of_peers)
+        pairs = _drop_quarantined(_drop_quarantined(pairs, "event", of_events), "subscription", of_peers)
         gathered = f"{draft.scratch}/gathered"
-        most = {name: seen[f"most_{name}"] or 0.0 for name in SUMMED}
-        flows_of(pairs, published, subscribers, most, small=subscribed["rows"] <= SMALL).write.parquet(gathered)
+        most = {name: seen[f"most_{name}"] or 0.0 for name in SUMMED_COLUMNS}
+        group_flows(pairs, published, subscribers, most, small=subscribed["rows"] <= MAX_BROADCAST_ROWS).write.parquet(
+            gathered
+        )
         flows = spark.read.parquet(literal_path(gathered))
-        _check_known(flows, matches, events, subscriptions)
+        _check_ids(flows, matches, events, subscriptions)
         rate_flows(flows, span).write.parquet(draft.result)
         totals = flows.selectExpr(
             "count(*) AS flows", "coalesce(sum(events), 0) AS wanted",
@@ -113,7 +123,7 @@ def write_flows(
     )
 
 
-def flows_of(
+def group_flows(
     pairs: DataFrame, published: DataFrame, subscribers: DataFrame, most: dict[str, float], *, small: bool = True
 ) -> DataFrame:
     """Group matches into flows: `publisher`, `receivers` (ascending), `events`, and the sums of `size_bytes` and
@@ -135,22 +145,22 @@ def flows_of(
         .groupBy("publisher", "receivers")
         .agg(
             F.count("*").alias("events"),
-            *(_summed(name, most[name]).alias(name) for name in SUMMED),
+            *(_exact_sum(name, most[name]).alias(name) for name in SUMMED_COLUMNS),
             F.max(F.when(F.col("publisher").isNull(), F.col("event"))).alias("strange_event"),
             F.max("strange_subscription").alias("strange_subscription"),
         )
     )
 
 
-def _summed(name: str, most: float) -> Column:
+def _exact_sum(name: str, most: float) -> Column:
     """A sum that does not depend on the order of addition. Each double is split into whole numbers of a coarse and of a
     fine unit, 80 bits below `most` in all, and Spark adds these without rounding."""
-    coarse = 2.0 ** max(frexp(most)[1] - _HALF, -900)
+    coarse = 2.0 ** max(frexp(most)[1] - _HALF_BITS, -900)
     value, unit = F.col(name).cast("double"), F.lit(coarse)
     above = F.floor(value / unit)
-    below = F.rint((value - above * unit) / unit * F.lit(2.0**_HALF))
+    below = F.rint((value - above * unit) / unit * F.lit(2.0**_HALF_BITS))
     first, second = (F.sum(part.cast("bigint").cast("decimal(20,0)")).cast("double") for part in (above, below))
-    return first * unit + second * (unit / F.lit(2.0**_HALF))
+    return first * unit + second * (unit / F.lit(2.0**_HALF_BITS))
 
 
 def rate_flows(flows: DataFrame, span: Nanos) -> DataFrame:
@@ -163,11 +173,11 @@ def rate_flows(flows: DataFrame, span: Nanos) -> DataFrame:
     return flows.select("publisher", "receivers", rate.alias("rate"), *means).orderBy("publisher", "receivers")
 
 
-def _matches(spark: SparkSession, path: str) -> DataFrame:
+def _read_matches(spark: SparkSession, path: str) -> DataFrame:
     place = local_path(path)
     if place is not None and not place.exists():
         raise ConfigError(f"there is no {path}")
-    frame = parquet_of(spark, path)
+    frame = read_parquet(spark, path)
     if {"event", "subscription"} - set(frame.columns):
         raise ConfigError(
             f"{path} has no columns event and subscription, which `wend data match` writes without --count"
@@ -175,11 +185,11 @@ def _matches(spark: SparkSession, path: str) -> DataFrame:
     return frame.select("event", "subscription")
 
 
-def _read(spark: SparkSession, path: str, expected: dict[str, str]) -> InputTable:
+def _read_table(spark: SparkSession, path: str, expected: dict[str, str]) -> InputTable:
     """Read `id` and the wanted columns; a missing value is null."""
-    if is_lines(path):
+    if is_json_lines(path):
         return _read_lines(spark, path, expected)
-    frame = parquet_of(spark, path)
+    frame = read_parquet(spark, path)
     require_columns(frame, path, "id")
     columns = []
     for name, kind in expected.items():
@@ -187,7 +197,7 @@ def _read(spark: SparkSession, path: str, expected: dict[str, str]) -> InputTabl
             columns.append(F.lit(None).cast("string" if kind == "peer" else kind).alias(name))
             continue
         actual = frame.schema[name].dataType.simpleString()
-        fits = {"peer": {*INTEGERS, "string"}, "double": NUMBERS, "bigint": INTEGERS}[kind]
+        fits = {"peer": {*INTEGERS, "string"}, "double": NUMBER_TYPES, "bigint": INTEGERS}[kind]
         if actual not in fits:
             right = {"peer": "peers, by number or by name", "double": "numbers", "bigint": "whole nanoseconds"}[kind]
             raise ConfigError(f"the column {name} of {path} holds {actual}; it must hold {right}")
@@ -199,15 +209,15 @@ def _read(spark: SparkSession, path: str, expected: dict[str, str]) -> InputTabl
 def _read_lines(spark: SparkSession, path: str, expected: dict[str, str]) -> InputTable:
     """Read JSON lines. The first line decides whether ids and peers are numbers or names."""
     what = "events" if "publisher" in expected else "subscriptions"
-    lines = text_lines(spark, path)
-    seen = first_line(lines, path, what)
+    lines = read_lines(spark, path)
+    seen = first_object(lines, path, what)
     texts = {"id": isinstance(seen["id"], str)}
     for name, kind in expected.items():
         if kind == "peer":
             texts[name] = not isinstance(seen.get(name), int)
     types = {name: (pa.string() if text else pa.int64()) for name, text in texts.items()}
     fields = [pa.field(name, types.get(name) or _ARROW[expected[name]]) for name in ("id", *expected)]
-    return line_table(path, lines, partial(_line_values, texts=texts, expected=tuple(expected)), fields)
+    return json_table(path, lines, partial(_line_values, texts=texts, expected=tuple(expected)), fields)
 
 
 _line = msgspec.json.Decoder(FlowLine)
@@ -232,20 +242,20 @@ def _check_peer_types(published: DataFrame, subscribers: DataFrame, events: str,
         raise ConfigError(f"publishers in {events} are {said[0]}, but peers in {subscriptions} are {said[1]}")
 
 
-def _sifted(table: InputTable, what: str, span: Nanos | None, max_bad: float) -> SiftedTable:
+def _sift_table(table: InputTable, what: str, span: Nanos | None, max_bad: float) -> SiftedTable:
     """The usable rows. A usable row has a peer and, if others have them, a sensible size, weight and time."""
     is_event = what == "event"
-    names, peer = (EVENTS, "publisher") if is_event else (SUBSCRIPTIONS, "peer")
+    names, peer = (EVENT_COLUMNS, "publisher") if is_event else (SUBSCRIPTION_COLUMNS, "peer")
     seen = survey(table.judged, names, "time_ns" if is_event else None)
     if seen["rows"] and not seen[f"known_{peer}"]:
         belongs = "publishes it" if is_event else "it belongs to"
         raise ConfigError(f"{table.path} has no column {peer}: each {what} needs the peer that {belongs}")
-    reasons = missing(seen, what, [peer])
+    reasons = missing_values(seen, what, [peer])
     if is_event:
         timed = [] if span is not None or not seen["known_time_ns"] else ["time_ns"]
-        reasons += missing(seen, what, [name for name in (*SUMMED, *timed) if seen[f"known_{name}"]])
-        reasons += senseless(seen)
-        reasons += far_away(seen) if timed else []
+        reasons += missing_values(seen, what, [name for name in (*SUMMED_COLUMNS, *timed) if seen[f"known_{name}"]])
+        reasons += invalid_values(seen)
+        reasons += distant_times(seen) if timed else []
     if not reasons:
         return sift(table, names, max_bad=max_bad, seen=seen)
     first = F.coalesce(*(F.when(F.expr(wrong), F.format_string(text, *shown)) for wrong, text, *shown in reasons))
@@ -256,35 +266,35 @@ Reasons = list[tuple[str, ...]]
 """A condition that a bad row meets, the reason, and the columns that fill it in."""
 
 
-def missing(seen: dict[str, Any], what: str, names: list[str]) -> Reasons:
+def missing_values(seen: dict[str, Any], what: str, names: list[str]) -> Reasons:
     """Rows that lack a value which others have."""
     lacking = [name for name in names if seen[f"known_{name}"] < seen["rows"]]
     return [(f"{name} IS NULL", f"{what} %s has no {name}, but others have one", "id") for name in lacking]
 
 
-def senseless(seen: dict[str, Any]) -> Reasons:
+def invalid_values(seen: dict[str, Any]) -> Reasons:
     """Sizes and weights that are negative or not finite."""
     reasons: Reasons = []
-    for name in SUMMED:
+    for name in SUMMED_COLUMNS:
         if seen[f"known_{name}"] and not (seen[f"least_{name}"] >= 0 and seen[f"most_{name}"] < inf):
             wrong = f"NOT ({name} >= 0 AND {name} < double('inf'))"
             reasons.append((wrong, f"event %s has a {name} of %s: it must be finite and not negative", "id", name))
     return reasons
 
 
-def far_away(seen: dict[str, Any]) -> Reasons:
+def distant_times(seen: dict[str, Any]) -> Reasons:
     """Times that do not belong to this record, for example of clocks that were not set. They are farther from the
     middle 90 % of all events than ten times the length of that middle. A single one would stretch the span, and make
     every rate wrong."""
     low, high = seen["middle_time_ns"]
-    margin = FAR * (high - low)
+    margin = FAR_FACTOR * (high - low)
     if not margin or (low - margin <= seen["least_time_ns"] and seen["most_time_ns"] <= high + margin):
         return []
     wrong = f"time_ns < {low - margin}BD OR time_ns > {high + margin}BD"
     return [(wrong, "the time_ns of event %s, %s, is far from that of all others", "id", "time_ns")]
 
 
-def _known_pairs(pairs: DataFrame, side: str, sifted: SiftedTable) -> DataFrame:
+def _drop_quarantined(pairs: DataFrame, side: str, sifted: SiftedTable) -> DataFrame:
     """The matches without those of rows in quarantine."""
     if sifted.bad is None:
         return pairs
@@ -305,7 +315,7 @@ def observed_span(seen: dict[str, Any], events: str) -> Nanos:
     return round(covered * rows / (rows - 1))
 
 
-def _check_known(flows: DataFrame, matches: str, events: str, subscriptions: str) -> None:
+def _check_ids(flows: DataFrame, matches: str, events: str, subscriptions: str) -> None:
     """Refuse matches whose event or subscription is not in the tables."""
     seen = flows.selectExpr("max(strange_event) AS event", "max(strange_subscription) AS subscription")
     for what, one in seen.toArrow().to_pylist()[0].items():

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wend.console.scenario_flags import played, runs_failure_detector, say_topics, say_unused
-from wend.console.setting_options import SettingOptions, command_with, given
-from wend.console.show import columns, milliseconds, named, names_in, percent
+from wend.console.scenario_flags import print_topics, print_unused, runs_failure_detector, scenario_fields
+from wend.console.setting_options import SettingOptions, command_with, given_settings
+from wend.console.terminal import coloured, column_table, milliseconds, percent, split_names
 from wend.drivers.scenarios import Scenario
 from wend.drivers.settings import read_values
 from wend.model.errors import ConfigError
@@ -86,11 +86,11 @@ def up(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")] = False,
 ) -> None:
     """Run overlays with failing links on this machine, and compare strategies live."""
-    flags = given(ctx) | ({} if duration is None else {"duration": duration})
+    flags = given_settings(ctx) | ({} if duration is None else {"duration": duration})
     scenario = Scenario.from_values({**LIVE_DEFAULTS, **read_values(Scenario, flags)})
-    names = _names(strategies)
-    kill_ns = None if kill is None else _kill_time(kill, scenario.duration_ns)
-    say_unused(scenario, flags, names)
+    names = _parse_strategies(strategies)
+    kill_ns = None if kill is None else _parse_kill_time(kill, scenario.duration_ns)
+    print_unused(scenario, flags, names)
 
     import uvloop
 
@@ -98,7 +98,7 @@ def up(
     uvloop.run(_run(scenario, names, as_json, kill_ns, seal, telemetry))
 
 
-def _kill_time(text: str, duration_ns: Nanos) -> Nanos:
+def _parse_kill_time(text: str, duration_ns: Nanos) -> Nanos:
     kill_ns = parse_duration(text)
     if kill_ns >= duration_ns:
         raise ConfigError(f"--kill {text} is not before the end: the run takes {duration_ns / SECOND:g} s")
@@ -115,11 +115,11 @@ def _allow_many_sockets() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _names(text: str) -> tuple[str, ...]:
+def _parse_strategies(text: str) -> tuple[str, ...]:
     from wend.drivers.arrivals import ORACLE
     from wend.strategies.registry import STRATEGIES, follows_plan, load
 
-    names = tuple(dict.fromkeys(names_in(text)))
+    names = tuple(dict.fromkeys(split_names(text)))
     for name in names:
         load("routing", name)
     playable = [name for name in STRATEGIES if not follows_plan(name)]
@@ -143,25 +143,25 @@ async def _run(
     seal: bool,
     telemetry: Path | None,
 ) -> None:
-    from wend.console.show import messages, output, remark
+    from wend.console.terminal import message_console, output_console, print_remarks
     from wend.drivers.live.access.throwaway_keys import ThrowawayRoot
     from wend.drivers.live.comparison.comparison import Comparison
     from wend.drivers.world import build
 
     world = build(scenario)
-    remark(world.overlay.remarks)
-    say_topics(world)
-    recorded = None if telemetry is None else _recorded(telemetry, scenario)
+    print_remarks(world.overlay.remarks)
+    print_topics(world)
+    recorded = None if telemetry is None else _telemetry_factory(telemetry, scenario)
     comparison = Comparison(world, names, kill_ns, ThrowawayRoot() if seal else None, recorded)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, comparison.stop)
     running = asyncio.create_task(comparison.run())
-    console = output()
+    console = output_console()
     if console.is_terminal and not as_json:
         await _watch(comparison, running, console)
     else:
-        await _report_progress(comparison, running, messages())
+        await _report_progress(comparison, running, message_console())
     await running
     comparison.describe()
     if as_json:
@@ -170,7 +170,7 @@ async def _run(
         console.print(_screen(comparison, console.width, final=True))
 
 
-def _recorded(folder: Path, scenario: Scenario) -> "Callable[[Clock], OverlayTelemetry]":
+def _telemetry_factory(folder: Path, scenario: Scenario) -> "Callable[[Clock], OverlayTelemetry]":
     from wend.drivers.live.comparison.telemetry import OverlayTelemetry
 
     return lambda clock: OverlayTelemetry(folder, clock, {"settings": scenario.flat_settings()})
@@ -188,18 +188,18 @@ async def _watch(comparison: "Comparison", running: "asyncio.Task[None]", consol
 
 async def _report_progress(comparison: "Comparison", running: "asyncio.Task[None]", console: "Console") -> None:
     world = comparison.world
-    console.print(_title(comparison))
+    console.print(_title_text(comparison))
     while not running.done():
         await asyncio.wait([running], timeout=_PROGRESS_S)
         done = max(0.0, (comparison.elapsed_ns() - world.begin_ns) / SECOND)
         if not running.done() and comparison.waits_for and done <= 0:
-            console.print(_waiting(comparison))
+            console.print(_waiting_text(comparison))
         elif not running.done():
-            console.print(progress(comparison))
+            console.print(progress_text(comparison))
 
 
-def progress(comparison: "Comparison") -> str:
-    """How long publishers have published, and of how long they will."""
+def progress_text(comparison: "Comparison") -> str:
+    """The time for which publishers have published, and the time of the whole run."""
     world, duration_s = comparison.world, comparison.world.scenario.duration_ns / SECOND
     done_s = min((comparison.elapsed_ns() - world.begin_ns) / SECOND, duration_s)
     of = "" if duration_s >= FOREVER_NS / SECOND else f" of {duration_s:g} s"
@@ -215,16 +215,16 @@ def _screen(comparison: "Comparison", width: int, *, final: bool) -> "Renderable
     from rich.console import Group
 
     table, left_out = comparison_table(
-        [_line(name, summary) for name, summary in comparison.summaries().items()], width
+        [_table_row(name, summary) for name, summary in comparison.summaries().items()], width
     )
-    parts: list[RenderableType] = [f"[bold]{_title(comparison)}[/]", meaning(comparison), "", table]
+    parts: list[RenderableType] = [f"[bold]{_title_text(comparison)}[/]", meaning_text(comparison), "", table]
     parts.append(f"[bright_black]not in {width} columns: {', '.join(left_out)}[/]" if left_out else "")
-    parts += coordination(comparison)
-    parts += [closing(comparison)] if final else _now(comparison)
+    parts += coordination_lines(comparison)
+    parts += [closing_text(comparison)] if final else _current_state(comparison)
     return Group(*parts)
 
 
-def _title(comparison: "Comparison") -> str:
+def _title_text(comparison: "Comparison") -> str:
     from wend.protocol.config import LinkSettings
 
     s, overlay = comparison.world.scenario, comparison.world.overlay
@@ -236,8 +236,8 @@ def _title(comparison: "Comparison") -> str:
     return f"{overlay.peers} peers, {links}, {len(comparison.world.topics)} publishers, seed {s.seed}{detection}"
 
 
-def meaning(comparison: "Comparison") -> str:
-    """What the reader sees, and why it matters."""
+def meaning_text(comparison: "Comparison") -> str:
+    """Explain to the reader how to compare the rows."""
     factor = comparison.world.scenario.factor
     return (
         "All rows have the same events and the same failing links. "
@@ -261,20 +261,20 @@ def comparison_table(lines: list[tuple[str, ...]], width: int) -> "tuple[Rendera
 
 def _table(lines: list[tuple[str, ...]], left_out: list[str]) -> "Table":
     shown = [i for i, name in enumerate(HEADS) if name not in left_out]
-    table = columns(*(HEADS[i] for i in shown), left=HEADS[:1])
+    table = column_table(*(HEADS[i] for i in shown), left=HEADS[:1])
     for line in lines:
         table.add_row(*(line[i] for i in shown))
     return table
 
 
-def _line(name: str, s: "Summary") -> tuple[str, ...]:
+def _table_row(name: str, s: "Summary") -> tuple[str, ...]:
     from wend.drivers.arrivals import ORACLE
     from wend.protocol.notices import REROUTE
 
     if name == ORACLE:
-        shown, control, reroutes = named(name), "-", "-"
+        shown, control, reroutes = coloured(name), "-", "-"
     else:
-        shown, control = named(name), f"{s.control_packets / s.wall_s:.0f}/s"
+        shown, control = coloured(name), f"{s.control_packets / s.wall_s:.0f}/s"
         reroutes = str(s.notices.get(REROUTE, 0))
     if not s.expected:
         return shown, *[""] * 7
@@ -283,22 +283,22 @@ def _line(name: str, s: "Summary") -> tuple[str, ...]:
     return shown, percent(s.delivery), percent(s.on_time), packets, control, p50, p99, reroutes
 
 
-def _now(comparison: "Comparison") -> "list[RenderableType]":
+def _current_state(comparison: "Comparison") -> "list[RenderableType]":
     world = comparison.world
     done = (comparison.elapsed_ns() - world.begin_ns) / SECOND
     if comparison.waits_for and done < 0:
-        return [_waiting(comparison), "", "", "", ""]
+        return [_waiting_text(comparison), "", "", "", ""]
     if done < 0:
         return [f"finding routes, publishing starts in {-done:.0f} s", "", "", "", ""]
     down = " ".join(f"{a}-{b}" for a, b in comparison.down_links()) or "none"
     recent = list(comparison.incidents)[-_SHOWN_INCIDENTS:]
-    lines: list[Any] = [f"{progress(comparison)}   links down now: {down}"]
-    lines += [_incident(i, comparison.origin_ns + world.begin_ns) for i in recent]
+    lines: list[Any] = [f"{progress_text(comparison)}   links down now: {down}"]
+    lines += [_incident_text(i, comparison.origin_ns + world.begin_ns) for i in recent]
     return [*lines, *[""] * (_SHOWN_INCIDENTS - len(recent)), "[bright_black]Ctrl-C stops, with the metrics so far[/]"]
 
 
-def coordination(comparison: "Comparison") -> list[str]:
-    """Who coordinates which cluster, and whether a peer was killed."""
+def coordination_lines(comparison: "Comparison") -> list[str]:
+    """The coordinators of each cluster, and the peer that was killed, if any."""
     lines = []
     for overlay in comparison.overlays:
         clusters = [
@@ -306,17 +306,17 @@ def coordination(comparison: "Comparison") -> list[str]:
             for name, trees in sorted(overlay.coordinators().items())
         ]
         if clusters:
-            lines.append(f"{named(overlay.strategy)} coordinators   {'   '.join(clusters)}")
+            lines.append(f"{coloured(overlay.strategy)} coordinators   {'   '.join(clusters)}")
     if comparison.killed is not None:
         lines.append(f"peer {comparison.killed} was killed")
     return lines
 
 
-def _waiting(comparison: "Comparison") -> str:
+def _waiting_text(comparison: "Comparison") -> str:
     return f"building the trees or the ring of {' and '.join(comparison.waits_for)}; publishing starts then"
 
 
-def _incident(incident: "Incident", begin_ns: int) -> str:
+def _incident_text(incident: "Incident", begin_ns: int) -> str:
     sentences: dict[NoticeName, str] = {
         "reroute": f"peer {incident.peer} got no answer from {incident.about} and took another route",
         "link-down": f"peer {incident.peer} found its link to {incident.about} down",
@@ -324,10 +324,10 @@ def _incident(incident: "Incident", begin_ns: int) -> str:
         "took-over": f"peer {incident.peer} coordinates its cluster instead of {incident.about}",
     }
     sentence = sentences[incident.what]
-    return f"{(incident.time_ns - begin_ns) / SECOND:7.2f} s  {named(incident.strategy)}: {sentence}"
+    return f"{(incident.time_ns - begin_ns) / SECOND:7.2f} s  {coloured(incident.strategy)}: {sentence}"
 
 
-def closing(comparison: "Comparison") -> str:
+def closing_text(comparison: "Comparison") -> str:
     clock = comparison.clock
     if not comparison.oracle.totals.expected:
         begin_s = comparison.world.begin_ns / SECOND
@@ -348,7 +348,7 @@ def _as_json(comparison: "Comparison") -> dict[str, Any]:
 
     summaries = comparison.summaries()
     return {
-        "scenario": played(comparison.world),
+        "scenario": scenario_fields(comparison.world),
         "strategies": {name: msgspec.to_builtins(summary) for name, summary in summaries.items()},
         "without_trees": list(comparison.waits_for),
         "sealed": {o.strategy: o.is_sealed for o in comparison.overlays},

@@ -22,20 +22,20 @@ from wend.model.events import PeerId
 from wend.model.units import SECOND, Nanos
 from wend.pipeline.spark.arrow_schema import ints
 from wend.pipeline.storage.versioned_tables import TableFolder
-from wend.pipeline.telemetry.clocks import Node, by_node
-from wend.pipeline.telemetry.event_rows import BUCKET_NS, beside
-from wend.pipeline.telemetry.segment_rows import Ints, numbers
+from wend.pipeline.telemetry.clocks import Node, numbers_by_node
+from wend.pipeline.telemetry.event_rows import BUCKET_NS, with_adjacent
+from wend.pipeline.telemetry.segment_rows import Ints, int_column
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-NAME = "publications"
-WHOLE = 0.999
+TABLE = "publications"
+MIN_SAMPLE = 0.999
 """A publisher that records at least this share of its events counts as recording all."""
-MOST = 200_000
+MAX_PUBLICATIONS = 200_000
 """A window with more publications is played by its rates: each run would have them all in memory, and on the wire."""
 Receivers = tuple[PeerId, ...]
-_WHEN = ("time_ns", "publisher", "publisher_incarnation")
+_TIME_COLUMNS = ("time_ns", "publisher", "publisher_incarnation")
 
 
 class RecordedPublications:
@@ -43,41 +43,45 @@ class RecordedPublications:
 
     def __init__(self, spark: "SparkSession | None", folder: str) -> None:
         self._tables = TableFolder(spark, folder)
-        self._version = self._tables.required()
-        self._offsets: dict[Node, Nanos] = by_node(self._version.facts.get("clocks", []))
-        flows = self._tables.read(self._version, "flows") if NAME in self._version.tables else pa.table({})
+        self._version = self._tables.require_newest()
+        self._offsets: dict[Node, Nanos] = numbers_by_node(self._version.facts.get("clocks", []))
+        flows = self._tables.read(self._version, "flows") if TABLE in self._version.tables else pa.table({})
         shares = zip(*(flows[name].to_pylist() for name in ("publisher", "sample")), strict=True) if len(flows) else ()
-        self.whole = frozenset(publisher for publisher, sample in shares if sample is not None and sample >= WHOLE)
+        self.complete_publishers = frozenset(
+            publisher for publisher, sample in shares if sample is not None and sample >= MIN_SAMPLE
+        )
         """The publishers that record every event."""
 
-    def within(self, begin_ns: Nanos, end_ns: Nanos, most: int = MOST) -> pa.Table | None:
+    def between(self, begin_ns: Nanos, end_ns: Nanos, most: int = MAX_PUBLICATIONS) -> pa.Table | None:
         """The publications of these publishers between two times by the clock of the reference, which `time_ns` has;
         None if there are more than `most`."""
-        if not self.whole:
-            return _NONE
-        buckets = beside(range(begin_ns // BUCKET_NS, end_ns // BUCKET_NS + 1))
-        _, inside = self._inside(self._tables.read(self._version, NAME, buckets, _WHEN), begin_ns, end_ns)
+        if not self.complete_publishers:
+            return _NO_PUBLICATIONS
+        buckets = with_adjacent(range(begin_ns // BUCKET_NS, end_ns // BUCKET_NS + 1))
+        _, inside = self._filter_times(
+            self._tables.read(self._version, TABLE, buckets, _TIME_COLUMNS), begin_ns, end_ns
+        )
         if np.count_nonzero(inside) > most:
             return None
         rows = (
-            self._tables.read(self._version, NAME, buckets, _NONE.schema.names)
-            .select(_NONE.schema.names)
-            .cast(_NONE.schema)
+            self._tables.read(self._version, TABLE, buckets, _NO_PUBLICATIONS.schema.names)
+            .select(_NO_PUBLICATIONS.schema.names)
+            .cast(_NO_PUBLICATIONS.schema)
         )
-        times, inside = self._inside(rows, begin_ns, end_ns)
+        times, inside = self._filter_times(rows, begin_ns, end_ns)
         rows = rows.set_column(0, "time_ns", pa.array(times)).filter(pa.array(inside))
         return rows.sort_by([(name, "ascending") for name in ("time_ns", "publisher", "sequence")])
 
-    def _inside(self, rows: pa.Table, begin_ns: Nanos, end_ns: Nanos) -> tuple[Ints, NDArray[np.bool_]]:
+    def _filter_times(self, rows: pa.Table, begin_ns: Nanos, end_ns: Nanos) -> tuple[Ints, NDArray[np.bool_]]:
         """The times of rows by the clock of the reference, and which rows are between the two times."""
-        publishers, incarnations = numbers(rows, "publisher"), numbers(rows, "publisher_incarnation")
-        times = numbers(rows, "time_ns").copy()
+        publishers, incarnations = int_column(rows, "publisher"), int_column(rows, "publisher_incarnation")
+        times = int_column(rows, "time_ns").copy()
         for (publisher, incarnation), ahead in self._offsets.items():
             times[(publishers == publisher) & (incarnations == incarnation)] -= ahead
-        return times, (times >= begin_ns) & (times < end_ns) & np.isin(publishers, sorted(self.whole))
+        return times, (times >= begin_ns) & (times < end_ns) & np.isin(publishers, sorted(self.complete_publishers))
 
 
-_NONE = pa.schema(
+_NO_PUBLICATIONS = pa.schema(
     [
         *ints("time_ns", "publisher", "publisher_incarnation", "sequence"), ("receivers", pa.list_(pa.int64())),
         *ints("expected", "size_bytes"),
@@ -94,10 +98,10 @@ def timed_flows(
     counts = Counter((publisher, reached) for publisher, reached, _ in rows if reached)
     by_flow: dict[tuple[PeerId, Receivers], list[int]] = defaultdict(list)
     for number, (publisher, reached, expected) in enumerate(rows):
-        receivers = _intended(publisher, reached, expected, counts)
+        receivers = _intended_receivers(publisher, reached, expected, counts)
         if receivers:
             by_flow[publisher, receivers].append(number)
-    times, sizes = numbers(published, "time_ns") - begin_ns, numbers(published, "size_bytes")
+    times, sizes = int_column(published, "time_ns") - begin_ns, int_column(published, "size_bytes")
     return [
         RecordedFlow(
             publisher,
@@ -111,7 +115,7 @@ def timed_flows(
     ]
 
 
-def _intended(
+def _intended_receivers(
     publisher: PeerId, reached: Receivers, expected: int | None, counts: Mapping[tuple[PeerId, Receivers], int]
 ) -> Receivers:
     """The peers that an event was for."""

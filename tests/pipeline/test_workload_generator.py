@@ -10,14 +10,14 @@ import pytest
 from tests.spark import needs_java
 from wend.matching.filters import parse
 from wend.model.errors import ConfigError
-from wend.pipeline.generated_workload import (
+from wend.pipeline.workload_generator import (
     BLOCK,
     KINDS,
+    draw_events,
+    draw_subscriptions,
     event_block,
-    events,
     make_workload,
     subscription_block,
-    subscriptions,
 )
 
 FIRST = 400
@@ -127,7 +127,7 @@ def test_what_cannot_be_drawn_is_refused(kind: str, more: dict[str, Any], senten
 def test_rows_are_the_same_for_any_number_of_tasks_and_of_rows(spark: Any, kind: str) -> None:
     workload = make_workload(kind, 3, ranges=0.25)
     few, many = BLOCK + 5, 2 * BLOCK + 7
-    for make in (events, subscriptions):
+    for make in (draw_events, draw_subscriptions):
         whole = make(spark, workload, many).orderBy("id").toArrow()
         assert whole["id"].to_pylist() == list(range(many))
         spark.conf.set("spark.sql.leafNodeDefaultParallelism", "5")
@@ -141,6 +141,6 @@ def test_rows_are_the_same_for_any_number_of_tasks_and_of_rows(spark: Any, kind:
 @needs_java
 @pytest.mark.spark
 def test_a_workload_may_be_empty_but_not_less(spark: Any) -> None:
-    assert events(spark, make_workload("uniform"), 0).count() == 0
+    assert draw_events(spark, make_workload("uniform"), 0).count() == 0
     with pytest.raises(ConfigError, match="must not be negative, got -1"):
-        subscriptions(spark, make_workload("uniform"), -1)
+        draw_subscriptions(spark, make_workload("uniform"), -1)

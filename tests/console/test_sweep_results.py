@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from wend.console.sweeps import Means, digits, failed, table_of, write_means
+from wend.console.data.sweep_results import Means, failure_sentences, means_table, number_text, write_means
 from wend.drivers.scenarios import Scenario
-from wend.pipeline.rows import FROM_OUTSIDE, run_row
+from wend.pipeline.scenario_rows import FROM_OUTSIDE, run_row
 
 FIGURES = {
     "delivery": (0.88, 1.0165),
@@ -36,7 +36,7 @@ def means(*strategies: str) -> Means:
 
 def printed(of: Means) -> str:
     text = io.StringIO()
-    Console(file=text, width=80).print(table_of(of))
+    Console(file=text, width=80).print(means_table(of))
     return text.getvalue()
 
 
@@ -57,8 +57,8 @@ def test_a_share_is_never_said_to_be_beyond_all() -> None:
 
 @given(st.floats(1e-4, 9e6))
 def test_three_digits_count(value: float) -> None:
-    assert float(digits(value)) == pytest.approx(value, rel=0.005001)
-    assert "e" not in digits(value)
+    assert float(number_text(value)) == pytest.approx(value, rel=0.005001)
+    assert "e" not in number_text(value)
 
 
 def test_the_means_are_a_file(tmp_path: Path) -> None:
@@ -93,9 +93,9 @@ def test_failures_name_the_line_and_are_said_once() -> None:
         '  File "/opt/wend/protocol/view.py", line 70, in link\nKeyError: 3\n'
     )
     failure: dict[str, Any] = {"strategy": "mist:Raises", "error": "KeyError: 3", "traceback": trace}
-    assert failed([failure | {"seed": 2}, failure | {"seed": 1}], ["mist.py"]) == [
+    assert failure_sentences([failure | {"seed": 2}, failure | {"seed": 1}], ["mist.py"]) == [
         "mist:Raises, seeds 1, 2: mist.py, line 4: KeyError: 3"
     ]
-    assert failed([failure | {"seed": 1}], []) == ["mist:Raises, seed 1: KeyError: 3"]
+    assert failure_sentences([failure | {"seed": 1}], []) == ["mist:Raises, seed 1: KeyError: 3"]
     told = failure | {"seed": 1, "error": "mist.py, line 4: no link"}
-    assert failed([told], ["mist.py"]) == ["mist:Raises, seed 1: mist.py, line 4: no link"]
+    assert failure_sentences([told], ["mist.py"]) == ["mist:Raises, seed 1: mist.py, line 4: no link"]

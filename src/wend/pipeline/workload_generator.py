@@ -27,16 +27,16 @@ from pyspark.sql import DataFrame, SparkSession
 from wend.model.errors import ConfigError
 from wend.model.randomness import stream
 from wend.pipeline.spark.arrow_schema import spark_schema
-from wend.pipeline.spark.task_errors import plain_errors
-from wend.pipeline.spark.task_progress import report_rows, row_progress, rows_reported
-from wend.pipeline.storage.job_folders import Target, drafted
+from wend.pipeline.spark.task_errors import translated_errors
+from wend.pipeline.spark.task_progress import report_rows, row_progress, sum_reported_rows
+from wend.pipeline.storage.job_folders import Target, job_output
 
 WorkloadKind = Literal["uniform", "zipf", "narrow", "fixed", "rectangles"]
 KINDS: tuple[WorkloadKind, ...] = ("uniform", "zipf", "narrow", "fixed", "rectangles")
 Ints = npt.NDArray[np.int64]
 
 BLOCK = 8192
-_USUAL_WIDTH = {"narrow": 0.1}
+_DEFAULT_WIDTH = {"narrow": 0.1}
 _MAX_ATTRIBUTES = 1000
 
 SUBSCRIPTIONS = pa.schema([pa.field("id", pa.int64(), False), pa.field("filter", pa.string(), False)])
@@ -100,47 +100,49 @@ def make_workload(
             raise ConfigError("rectangles have two attributes, x and y, in every filter and every event")
         return WorkloadSpec(kind, seed, 2, 0, 1000, (2, 2), (2, 2), ranges=ranges)
     count = 10 if attributes is None else attributes
-    width = _USUAL_WIDTH.get(kind, 1.0) if width is None else width
-    predicates = predicates or _usual_predicates(kind, count)
+    width = _DEFAULT_WIDTH.get(kind, 1.0) if width is None else width
+    predicates = predicates or _default_predicates(kind, count)
     if kind == "fixed" and predicates[0] != predicates[1]:
         raise ConfigError(f"the workload fixed takes one number of predicates, got {predicates[0]} to {predicates[1]}")
-    return WorkloadSpec(kind, seed, count, 1, 256, predicates, present or _usual_attributes(kind, count), width, ranges)
+    return WorkloadSpec(kind, seed, count, 1, 256, predicates, present or _default_present(kind, count), width, ranges)
 
 
-def _usual_predicates(kind: WorkloadKind, attributes: int) -> tuple[int, int]:
+def _default_predicates(kind: WorkloadKind, attributes: int) -> tuple[int, int]:
     return (3, 3) if kind == "fixed" else (1, min(5, attributes))
 
 
-def _usual_attributes(kind: WorkloadKind, attributes: int) -> tuple[int, int]:
+def _default_present(kind: WorkloadKind, attributes: int) -> tuple[int, int]:
     """Events of narrow and of fixed have all attributes, so that every filter can match."""
     return (1, attributes) if kind in ("uniform", "zipf") else (attributes, attributes)
 
 
-def events(spark: SparkSession, workload: WorkloadSpec, count: int, progress: Path | None = None) -> DataFrame:
+def draw_events(spark: SparkSession, workload: WorkloadSpec, count: int, progress: Path | None = None) -> DataFrame:
     """Draw events: `id` and a column per attribute, null if an event lacks it."""
-    return _drawn(spark, workload, count, event_block, workload.events_schema, progress)
+    return _draw_table(spark, workload, count, event_block, workload.events_schema, progress)
 
 
-def subscriptions(spark: SparkSession, workload: WorkloadSpec, count: int, progress: Path | None = None) -> DataFrame:
+def draw_subscriptions(
+    spark: SparkSession, workload: WorkloadSpec, count: int, progress: Path | None = None
+) -> DataFrame:
     """Draw subscriptions: `id` and `filter`, as text."""
-    return _drawn(spark, workload, count, subscription_block, SUBSCRIPTIONS, progress)
+    return _draw_table(spark, workload, count, subscription_block, SUBSCRIPTIONS, progress)
 
 
 Draw = Callable[[WorkloadSpec, int], pa.RecordBatch]
 
 
-def _drawn(
+def _draw_table(
     spark: SparkSession, workload: WorkloadSpec, count: int, draw: Draw, schema: pa.Schema, progress: Path | None
 ) -> DataFrame:
     if count < 0:
         raise ConfigError(f"the number of rows must not be negative, got {count}")
     task = partial(
-        _blocks, workload=workload, count=count, draw=draw, progress=None if progress is None else str(progress)
+        _draw_blocks, workload=workload, count=count, draw=draw, progress=None if progress is None else str(progress)
     )
     return spark.range(math.ceil(count / BLOCK)).mapInArrow(task, spark_schema(schema))
 
 
-def _blocks(
+def _draw_blocks(
     batches: Iterator[pa.RecordBatch], workload: WorkloadSpec, count: int, draw: Draw, progress: str | None
 ) -> Iterator[pa.RecordBatch]:
     done = 0
@@ -156,15 +158,15 @@ def _blocks(
 def event_block(workload: WorkloadSpec, block: int) -> pa.RecordBatch:
     """Draw all events of one block."""
     rng = stream(workload.seed, "workload", workload.kind, "events", block)
-    drawn, carried = _chosen(rng, workload, workload.present)
-    values = _values(rng, workload, (BLOCK, workload.attributes))
+    drawn, carried = _choose_attributes(rng, workload, workload.present)
+    values = _draw_values(rng, workload, (BLOCK, workload.attributes))
     missing = np.empty(values.shape, dtype=bool)
     np.put_along_axis(missing, drawn, ~carried, axis=1)
     columns: list[pa.Array] = [_ids(block)]
     if not workload.ranges:
         columns += [pa.array(values[:, at], mask=missing[:, at]) for at in range(workload.attributes)]
         return pa.RecordBatch.from_arrays(columns, schema=workload.events_schema)
-    ends = _values(rng, workload, values.shape)
+    ends = _draw_values(rng, workload, values.shape)
     single = rng.random(values.shape) >= workload.ranges
     lows, highs = np.minimum(values, ends), np.maximum(values, ends)
     lows, highs = np.where(single, values, lows), np.where(single, values, highs)
@@ -176,8 +178,8 @@ def event_block(workload: WorkloadSpec, block: int) -> pa.RecordBatch:
 
 def subscription_block(workload: WorkloadSpec, block: int) -> pa.RecordBatch:
     rng = stream(workload.seed, "workload", workload.kind, "subscriptions", block)
-    drawn, asked = _chosen(rng, workload, workload.predicates)
-    lows, highs = _sides(rng, workload, drawn.shape)
+    drawn, asked = _choose_attributes(rng, workload, workload.predicates)
+    lows, highs = _draw_ranges(rng, workload, drawn.shape)
     rows = zip(drawn.tolist(), lows.tolist(), highs.tolist(), asked.sum(axis=1).tolist(), strict=True)
     names = workload.names
     texts = [_filter_text(names, *row) for row in rows]
@@ -193,7 +195,7 @@ def _ids(block: int) -> pa.Array:
     return pa.array(np.arange(block * BLOCK, (block + 1) * BLOCK))
 
 
-def _chosen(
+def _choose_attributes(
     rng: np.random.Generator, workload: WorkloadSpec, bounds: tuple[int, int]
 ) -> tuple[Ints, npt.NDArray[np.bool_]]:
     """For each row, all attributes in the order of the draw, and whether each is chosen: the first few are."""
@@ -207,14 +209,14 @@ def _chosen(
     return drawn, np.arange(workload.attributes) < sizes[:, None]
 
 
-def _values(rng: np.random.Generator, workload: WorkloadSpec, shape: tuple[int, ...]) -> Ints:
+def _draw_values(rng: np.random.Generator, workload: WorkloadSpec, shape: tuple[int, ...]) -> Ints:
     if workload.kind != "zipf":
         return rng.integers(workload.low, workload.high + 1, shape)
     shares = np.cumsum(1.0 / np.arange(1, workload.high - workload.low + 2))
     return np.asarray(workload.low + np.searchsorted(shares, rng.random(shape) * shares[-1], side="right"))
 
 
-def _sides(rng: np.random.Generator, workload: WorkloadSpec, shape: tuple[int, ...]) -> tuple[Ints, Ints]:
+def _draw_ranges(rng: np.random.Generator, workload: WorkloadSpec, shape: tuple[int, ...]) -> tuple[Ints, Ints]:
     """Draw the lowest and the highest value of each predicate."""
     low, high = workload.low, workload.high
     if workload.kind == "rectangles":
@@ -225,7 +227,7 @@ def _sides(rng: np.random.Generator, workload: WorkloadSpec, shape: tuple[int, .
         size = rng.integers(1, widest + 1, shape)
         first = rng.integers(low, high - size + 2)
         return first, first + size - 1
-    ends = _values(rng, workload, (2, *shape))
+    ends = _draw_values(rng, workload, (2, *shape))
     lows, highs = ends.min(axis=0), ends.max(axis=0)
     if workload.kind == "fixed":
         lows[:, 1:], highs[:, 1:] = low, high
@@ -243,11 +245,11 @@ def write_workload(
     quiet: bool = True,
 ) -> None:
     """Write `out/events` and `out/subscriptions`, both or none."""
-    tables = {"events": (events, events_count), "subscriptions": (subscriptions, subscriptions_count)}
-    with plain_errors(), drafted(spark, out, overwrite=overwrite) as draft:
+    tables = {"events": (draw_events, events_count), "subscriptions": (draw_subscriptions, subscriptions_count)}
+    with translated_errors(), job_output(spark, out, overwrite=overwrite) as draft:
         for name, (make, count) in tables.items():
             progress = None if draft.folder is None else draft.folder / name
             if progress is not None:
                 progress.mkdir()
-            with row_progress(partial(rows_reported, progress), name, total=count, quiet=quiet):
+            with row_progress(partial(sum_reported_rows, progress), name, total=count, quiet=quiet):
                 make(spark, workload, count, progress).write.parquet(f"{draft.result}/{name}")
