@@ -123,4 +123,4 @@ def test_a_sweep_mixes_no_cores(fresh: None, monkeypatch: pytest.MonkeyPatch, he
     monkeypatch.setattr(code_hash, "core", lambda: here)
     monkeypatch.setattr(run_kind, "core", lambda: here)
     with pytest.raises(ConfigError, match=f"this worker runs Wend's {here} core, the driver the other one"):
-        run_kind.check_code(code_hash.SIMULATION_PARTS, driver)
+        run_kind.check_code(code_hash.PARTS, driver)

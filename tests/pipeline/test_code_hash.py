@@ -33,12 +33,58 @@ def test_the_same_code_has_the_same_hash_wherever_it_lies(copy: Path, monkeypatc
     assert hash_now() == there
 
 
-@pytest.mark.parametrize("part", code.SIMULATION_PARTS)
+@pytest.mark.parametrize("part", code.PARTS)
 def test_a_changed_line_changes_the_hash(copy: Path, part: str) -> None:
     before = hash_now()
     file = copy / part if part.endswith(".py") else copy / part / "__init__.py"
-    file.write_text(file.read_text() + "\n# changed\n")
+    file.write_text(file.read_text() + "\nCHANGED = True\n")
     assert hash_now() != before
+
+
+def test_prose_decides_nothing(copy: Path) -> None:
+    before = hash_now()
+    file = copy / "strategies" / "dcrd" / "__init__.py"
+    file.write_text(f"# A comment.\n{file.read_text()}\n\n# Another one.\n")
+    assert hash_now() == before
+
+
+FUNCTION = b"""
+class Delay:
+    ns: int = 3
+
+    def plus(self, more: int) -> int:
+        return self.ns + more
+"""
+DOCUMENTED = b""""A module."
+
+class Delay:
+    "A delay."
+
+    ns: int = 3
+    "In nanoseconds."
+
+    def plus(
+        self, more: int,  # also in nanoseconds
+    ) -> int:
+        "Add some."
+        return (self.ns + more)
+"""
+
+
+def test_docstrings_comments_and_layout_are_prose() -> None:
+    assert code.without_prose(DOCUMENTED) == code.without_prose(FUNCTION)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"3", b"4"), (b"3", b"3.0"), (b"3", b"'3'"), (b"self.ns + more", b"self.ns - more"),
+        (b"plus", b"minus"), (b"more: int", b"more: int = 0"), (b"return self.ns + more", b"self.ns + more"),
+        (b"3", b"None"), (b"return self.ns + more", b"return 'text'"),
+    ],
+)  # fmt: skip
+def test_everything_else_is_code(old: bytes, new: bytes) -> None:
+    assert code.without_prose(FUNCTION.replace(old, new)) != code.without_prose(FUNCTION)
 
 
 def test_a_new_file_changes_the_hash(copy: Path) -> None:
@@ -57,6 +103,6 @@ def test_what_decides_no_run_is_not_in_the_hash(copy: Path, room: str) -> None:
 def test_all_that_the_simulator_imports_is_in_the_hash() -> None:
     imported = grimp.build_graph("wend", cache_dir=None).find_upstream_modules("wend.drivers.sim", as_package=True)
     files = {module.removeprefix("wend.").replace(".", "/") for module in imported}
-    parts = tuple(part.removesuffix(".py") for part in code.SIMULATION_PARTS)
+    parts = tuple(part.removesuffix(".py") for part in code.PARTS)
     assert {"drivers/world", "drivers/arrivals", "protocol/peer"} <= files
     assert {file for file in files if not file.startswith(parts)} == set()

@@ -14,7 +14,7 @@ from wend.model.error_text import either
 from wend.model.errors import ConfigError
 from wend.model.summary import Summary
 from wend.model.units import SECOND
-from wend.pipeline.code_hash import SIMULATION_PARTS, code_hash
+from wend.pipeline.code_hash import PARTS, code_hash
 from wend.pipeline.scenario_rows import (
     RATIOS,
     RESULT_SCHEMA,
@@ -46,7 +46,7 @@ class Simulations:
     row = staticmethod(run_row)
 
     def code(self) -> str:
-        return code_hash(SIMULATION_PARTS)
+        return code_hash(PARTS)
 
     def cost(self, run: Scenario) -> float:
         packets = 0.5 * run.duration_ns / SECOND * run.rate_hz * (run.topics or TOPICS) * run.peers
@@ -57,7 +57,7 @@ class Simulations:
         scenario = scenario_from_row(row)
         if self.run is not None:
             return summary_metrics(self.run(scenario))
-        check_code(SIMULATION_PARTS, code)
+        check_code(PARTS, code)
         plugins = outside_plugins(scenario.chosen)
         if plugins and scenario_key(scenario) != row["run"]:
             raise ConfigError(

@@ -26,7 +26,7 @@ from wend.model.flows import Flow, told_apart
 from wend.model.forwarding import read_forwarding
 from wend.model.rates import Rate
 from wend.model.units import SECOND
-from wend.pipeline.code_hash import SIMULATION_PARTS
+from wend.pipeline.code_hash import PARTS
 from wend.pipeline.storage.versioned_tables import TableChange, TableFolder, frame_columns
 from wend.pipeline.sweeps.sweep import LIMIT_S, SweepResult, sweep
 from wend.pipeline.sweeps.trials import Trial, TrialKind, Trials
@@ -105,7 +105,7 @@ def _estimate_cost(fields: ReplayFields) -> float:
     return 0.5 + deliveries * recording.duration_ns / SECOND / _DELIVERIES_PER_S
 
 
-_REPLAY_PARTS = (*SIMULATION_PARTS, "drivers/recorded.py", "planning")
+_REPLAY_PARTS = (*PARTS, "drivers/recorded.py", "planning")
 REPLAYS = Trials((TrialKind("replay", ReplayFields, play_recording, METRICS, _REPLAY_PARTS, _estimate_cost),))
 
 

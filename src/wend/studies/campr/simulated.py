@@ -28,7 +28,7 @@ from wend.model.plan import Plan
 from wend.model.rates import Rate
 from wend.model.scenario import STATED
 from wend.model.summary import Summary
-from wend.pipeline.code_hash import SIMULATION_PARTS
+from wend.pipeline.code_hash import PARTS
 from wend.pipeline.sweeps.trials import TrialKind
 from wend.planning.delivery_graphs import delivery_graphs, up_to
 from wend.planning.flow_network import FlowNetwork
@@ -174,6 +174,6 @@ SIMULATED = TrialKind(
     SimulatedTrial,
     run_simulated,
     METRICS,
-    parts=(*SIMULATION_PARTS, "planning", *OWN_PARTS, "studies/campr/trials.py"),
+    parts=(*PARTS, "planning", *OWN_PARTS, "studies/campr/trials.py"),
     cost=cost,
 )

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from wend.drivers.sim.dht_workload import Workload
 from wend.model.units import SECOND, Nanos
-from wend.pipeline.code_hash import SIMULATION_PARTS as SIMULATED
+from wend.pipeline.code_hash import PARTS as SIMULATED
 from wend.pipeline.sweeps.trials import TrialKind, Trials
 from wend.studies.dmm.crash import CRASH_METRICS, CrashTrial, run_crash
 from wend.studies.dmm.range_workload import (

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from wend.pipeline.code_hash import SIMULATION_PARTS as SIMULATED
+from wend.pipeline.code_hash import PARTS as SIMULATED
 from wend.pipeline.sweeps.trials import TrialKind, Trials
 from wend.studies.esposito.fault_matrix import COMBINED, FAULTS, FaultRow, play
 from wend.studies.esposito.runs import PRINTED_SCRIBE, RUN_METRICS, CrashRun, Metrics, run_crashes
