@@ -57,7 +57,7 @@ def test_what_fails_half_way_leaves_no_paths(tmp_path: Path, monkeypatch: pytest
     out = tmp_path / "paths"
     if there:
         out.mkdir()
-    with raises("invalid-setting", match="cannot write the paths: No space left on device"):
+    with raises("unwritable", match="cannot write the paths: No space left on device"):
         call(*RING, "--out", str(out))
     assert list(tmp_path.rglob("*")) == ([out] if there else [])
 

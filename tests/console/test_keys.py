@@ -269,7 +269,7 @@ def test_a_pipe_in_the_place_of_a_file_holds_up_nobody(said: Said, tmp_path: Pat
     site = enrolled(said, tmp_path)
     (site / name).unlink(missing_ok=True)
     os.mkfifo(site / name)
-    with raises("invalid-setting", match=rf"cannot read .*{name}: it is not a file"):
+    with raises("unreadable", match=rf"cannot read .*{name}: it is not a file"):
         read_folder(site)
 
 

@@ -80,6 +80,35 @@ def test_every_code_is_used() -> None:
     assert ERROR_CODES.keys() - used == set()
 
 
+FILE_ERRORS = {"OSError", "FileNotFoundError", "PermissionError", "ArrowException"}
+ABOUT_SOCKETS = "drivers/live/addressing/addresses.py"
+
+
+def file_errors(tree: ast.AST) -> list[ast.Call]:
+    """The errors that a source raises after an error of the file system."""
+    return [
+        node
+        for handler in ast.walk(tree)
+        if isinstance(handler, ast.ExceptHandler)
+        and handler.type is not None
+        and {getattr(name, "id", getattr(name, "attr", "")) for name in ast.walk(handler.type)} & FILE_ERRORS
+        for node in ast.walk(handler)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in CLASSES.keys() - {"LabError"}
+    ]
+
+
+def test_an_error_about_a_file_says_so_by_its_code() -> None:
+    uncoded = [
+        f"{path.relative_to(SOURCE).as_posix()}:{call.lineno}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        for call in file_errors(ast.parse(path.read_text(encoding="utf-8")))
+        if given_code(call) is None
+    ]
+    assert [place for place in uncoded if not place.startswith(ABOUT_SOCKETS)] == []
+
+
 @pytest.mark.parametrize(
     ("code", "kind"), [("filter-syntax", FilterError), ("publish-refused", Refused), ("of-tomorrow", Refused)]
 )

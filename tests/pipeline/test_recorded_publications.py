@@ -52,7 +52,7 @@ def test_of_a_sample_only_rates_are_known(tmp_path: Path) -> None:
 def test_too_many_publications_are_played_by_their_rates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_square(tmp_path)
     write_publications(tmp_path, [(time, 1, [2], 1) for time in (FIRST, FIRST + 1, SECOND_WINDOW)], [])
-    monkeypatch.setattr("wend.pipeline.telemetry.recordings.MOST", 1)
+    monkeypatch.setattr("wend.pipeline.telemetry.recordings.MAX_PUBLICATIONS", 1)
     assert [window.has_times for window in windows(tmp_path)] == [False, True]
 
 

@@ -158,7 +158,7 @@ def token(
     certificates.check_name(name)
     certificates.check_groups(split_names(groups))
     if not os.path.isdir(folder):
-        raise ConfigError(f"there is no folder {folder}: name the one with the peer's keys")
+        raise ConfigError(f"there is no folder {folder}: name the one with the peer's keys", code="unreadable")
     secret, ends, serial = key_files.new_token(), wall_s() + _seconds(days), key_files.new_serial()
     key_files.read_tokens(folder / key_files.TOKENS)
     if out is not None:
@@ -209,7 +209,7 @@ def show(
 ) -> None:
     """List the certificates and tokens in a folder: when they end, and whether they are revoked."""
     if not os.path.isdir(folder):
-        raise ConfigError(f"there is no folder {folder}")
+        raise ConfigError(f"there is no folder {folder}", code="unreadable")
     revoked, now = key_files.read_revoked(folder / key_files.REVOKED), wall_s()
     rows = _root_rows(folder)
     for kind, identities in (

@@ -52,7 +52,7 @@ def announce_folder(folder: Path) -> None:
 def check_resumable(out: Path, inside: str = "runs") -> None:
     """Check a folder to which the command adds results, in the subfolder `inside`."""
     if out.exists() and not out.is_dir():
-        raise ConfigError(f"{out} is a file; {inside} need a folder")
+        raise ConfigError(f"{out} is a file; {inside} need a folder", code="unwritable")
     check_writable(out / inside, inside=True)
     announce_folder(out.parent)
 
@@ -67,7 +67,7 @@ def check_file(path: Path, *suffixes: str, say: bool = True) -> None:
     """Check that a file can be written and, if `suffixes` are given, that its name ends in one of them. With `say`, it
     prints that the command makes the folder, if that is missing."""
     if path.is_dir():
-        raise ConfigError(f"{path} is a folder, not a file")
+        raise ConfigError(f"{path} is a folder, not a file", code="unwritable")
     if suffixes and path.suffix not in suffixes:
         raise ConfigError(f"{path} must end in {' or '.join(suffixes)}")
     if not path.exists():
@@ -75,7 +75,7 @@ def check_file(path: Path, *suffixes: str, say: bool = True) -> None:
         if say:
             announce_folder(path.parent)
     elif not os.access(path, os.W_OK):
-        raise ConfigError(f"cannot write {path}: Permission denied")
+        raise ConfigError(f"cannot write {path}: Permission denied", code="unwritable")
 
 
 def write_text(path: Path, text: str) -> None:
@@ -83,4 +83,4 @@ def write_text(path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror or error}") from None
+        raise ConfigError(f"cannot write {path}: {error.strerror or error}", code="unwritable") from None

@@ -83,7 +83,7 @@ def pub(
     body = os.fsencode(payload or "") if payload_file is None else _read_payload(payload_file)
     if lines or not named:
         if sys.stdin is None:
-            raise ConfigError("cannot read stdin: it is closed")
+            raise ConfigError("cannot read stdin: it is closed", code="unreadable")
         events = _line_events(named if lines else None, body)
     else:
         events = iter([(named, body)])
@@ -280,7 +280,7 @@ def _read_payload(path: str) -> bytes:
         with open(0 if path == _STDIN else path, "rb", closefd=path != _STDIN) as file:
             body = file.read(MAX_PAYLOAD_BYTES + 1)
     except OSError as error:
-        raise ConfigError(f"cannot read {name}: {error.strerror}") from None
+        raise ConfigError(f"cannot read {name}: {error.strerror}", code="unreadable") from None
     if len(body) > MAX_PAYLOAD_BYTES:
         raise ConfigError(f"{name} has more bytes than a payload, which may have {MAX_PAYLOAD_BYTES}")
     return body
@@ -304,7 +304,7 @@ def _stdin_lines() -> Iterator[bytes]:
             if len(rest) > MAX_LINE_BYTES:
                 raise ConfigError(f"a line of stdin has more than {MAX_LINE_BYTES} bytes; {_REST_UNREAD}")
     except OSError as error:
-        raise ConfigError(f"cannot read stdin: {error.strerror}") from None
+        raise ConfigError(f"cannot read stdin: {error.strerror}", code="unreadable") from None
     if rest:
         yield rest
 

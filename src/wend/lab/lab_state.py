@@ -68,7 +68,7 @@ def making(name: str) -> Iterator[Path]:
             f"a lab named {name!r} is up, or a crash left its remains: remove it with `{_down(name)}`"
         ) from None
     except OSError as error:
-        raise LabError(f"cannot write {folder}: {error.strerror}") from None
+        raise LabError(f"cannot write {folder}: {error.strerror}", code="unwritable") from None
     with (folder / _LOCK).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
@@ -94,7 +94,7 @@ def load(name: str) -> LabState:
     except FileNotFoundError:
         raise LabError(f"no lab named {name!r} is up") from None
     except PermissionError:
-        raise LabError(f"cannot read {path}: a lab needs root") from None
+        raise LabError(f"cannot read {path}: a lab needs root", code="unreadable") from None
     except msgspec.DecodeError:
         raise LabError(f"{path} is not the state of a lab: remove the lab with `{_down(name)}`") from None
 

@@ -34,7 +34,7 @@ def check_out(out: Path, overwrite: bool, *inputs: str) -> None:
     """Check that a folder can be written to `out` without destroying an input or the current folder."""
     _check_local(out)
     if out.is_file():
-        raise ConfigError(f"{out} is a file, but the output is a folder")
+        raise ConfigError(f"{out} is a file, but the output is a folder", code="unwritable")
     if Path.cwd().is_relative_to(out.resolve()):
         raise ConfigError(f"{out} is or contains the current folder, and the output would replace it: choose another")
     for path in inputs:

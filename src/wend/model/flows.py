@@ -169,7 +169,7 @@ def _table_files(folder: Path) -> list[Path]:
     try:
         newest = msgspec.json.decode(versions[-1].read_bytes(), type=_Version)
     except (OSError, msgspec.DecodeError):
-        raise ConfigError(f"cannot read {versions[-1]}: it is damaged") from None
+        raise ConfigError(f"cannot read {versions[-1]}: it is damaged", code="unreadable") from None
     if newest.layout > 1:
         raise ConfigError(f"{folder} was written by a newer Wend (layout {newest.layout}, and this one knows 1)")
     if "flows" not in newest.tables:
@@ -181,7 +181,7 @@ def _lines(path: Path) -> Iterator[Flow]:
     try:
         text = path.read_bytes()
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+        raise ConfigError(f"cannot read {path}: {error.strerror}", code="unreadable") from None
     decoder = msgspec.json.Decoder(Flow)
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
@@ -196,13 +196,15 @@ def _parquet(path: Path) -> Iterator[Flow]:
 
     is_tables = (path / "versions").is_dir()
     if not is_tables and path.is_dir() and not any(path.rglob("*.parquet")):
-        raise ConfigError(f"{path} is a folder without Parquet files: flows are JSON lines or Parquet")
+        raise ConfigError(
+            f"{path} is a folder without Parquet files: flows are JSON lines or Parquet", code="unreadable"
+        )
     try:
         table = parquet.read_table(_table_files(path) if is_tables else path)
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror or 'it is not Parquet'}") from None
+        raise ConfigError(f"cannot read {path}: {error.strerror or 'it is not Parquet'}", code="unreadable") from None
     except ArrowException:
-        raise ConfigError(f"{path} is not a Parquet file of flows, or it is truncated") from None
+        raise ConfigError(f"{path} is not a Parquet file of flows, or it is truncated", code="unreadable") from None
     if missing := [name for name in ("publisher", "receivers") if name not in table.column_names]:
         raise ConfigError(f"{path} is not a table of flows: it has no column {missing[0]!r}")
     number = 0

@@ -173,7 +173,7 @@ class Plan:
         draft, former = (place.parent / f".{place.name}.{what}" for what in ("draft", "former"))
         try:
             if place.exists() and (others := sorted({path.name for path in place.iterdir()}.difference(FILES))):
-                raise ConfigError(f"cannot write the plan to {folder}: it also holds {others[0]}")
+                raise ConfigError(f"cannot write the plan to {folder}: it also holds {others[0]}", code="file-exists")
             draft.mkdir(parents=True, exist_ok=True)  # it may exist after a crash
             for name in TABLES:
                 small = {"row_group_size": 1 << 18, "compression": "zstd"}
@@ -183,7 +183,9 @@ class Plan:
             (draft / "plan.json").write_bytes(msgspec.json.format(msgspec.json.encode(head), indent=2) + b"\n")
             put(draft, place, former)
         except OSError as error:
-            raise ConfigError(f"cannot write the plan to {folder}: {error.strerror or error}") from None
+            raise ConfigError(
+                f"cannot write the plan to {folder}: {error.strerror or error}", code="unwritable"
+            ) from None
         finally:
             for rest in (draft, former) if place.exists() else (draft,):
                 with suppress(OSError):
@@ -236,7 +238,9 @@ def _head(folder: Path) -> PlanHeader:
     try:
         text = path.read_bytes()
     except OSError as error:
-        raise ConfigError(f"{folder} is not a plan: cannot read plan.json: {error.strerror}") from None
+        raise ConfigError(
+            f"{folder} is not a plan: cannot read plan.json: {error.strerror}", code="unreadable"
+        ) from None
     try:
         version = msgspec.json.decode(text, type=_Versioned).version
         if version != VERSION:
@@ -290,9 +294,11 @@ def _read(folder: Path, name: str, content: str) -> Columns:
             table = file.read()
     except OSError as error:
         why = error.strerror or "it is not Parquet, or it is truncated"
-        raise ConfigError(f"{folder} is not a complete plan: cannot read {path.name}: {why}") from None
+        raise ConfigError(
+            f"{folder} is not a complete plan: cannot read {path.name}: {why}", code="unreadable"
+        ) from None
     except arrow.ArrowException:
-        raise ConfigError(f"{path} is not a Parquet file, or it is truncated") from None
+        raise ConfigError(f"{path} is not a Parquet file, or it is truncated", code="unreadable") from None
     for column, value in OPTIONAL.get(name, {}).items():
         if column not in table.column_names:
             table = table.append_column(column, arrow.array(np.full(len(table), value)))

@@ -110,7 +110,9 @@ class Trace:
             for name in TABLES:
                 parquet.write_table(self.arrow(name), folder / f"{name}.parquet")
         except OSError as error:
-            raise ConfigError(f"cannot write the trace to {folder}: {error.strerror or error}") from None
+            raise ConfigError(
+                f"cannot write the trace to {folder}: {error.strerror or error}", code="unwritable"
+            ) from None
 
     def arrow(self, name: str) -> Any:
         """A table in Arrow format, with its explicit schema."""

@@ -176,7 +176,7 @@ def rate_flows(flows: DataFrame, span: Nanos) -> DataFrame:
 def _read_matches(spark: SparkSession, path: str) -> DataFrame:
     place = local_path(path)
     if place is not None and not place.exists():
-        raise ConfigError(f"there is no {path}")
+        raise ConfigError(f"there is no {path}", code="unreadable")
     frame = read_parquet(spark, path)
     if {"event", "subscription"} - set(frame.columns):
         raise ConfigError(

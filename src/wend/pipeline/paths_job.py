@@ -106,7 +106,7 @@ def write_graph(graph: CsrGraph, folder: Path) -> Path:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ConfigError(f"cannot write the network to {folder}: {error.strerror}") from None
+            raise ConfigError(f"cannot write the network to {folder}: {error.strerror}", code="unwritable") from None
         with written(file) as draft, draft.open("wb") as out:
             np.savez(out, **graph._asdict())
     return file

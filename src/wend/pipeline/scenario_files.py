@@ -26,9 +26,9 @@ def load_scenarios(path: Path) -> list[Scenario]:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+        raise ConfigError(f"cannot read {path}: {error.strerror}", code="unreadable") from None
     except UnicodeDecodeError:
-        raise ConfigError(f"{path} is not a text file") from None
+        raise ConfigError(f"{path} is not a text file", code="unreadable") from None
     parsers = {".toml": _from_toml, ".jsonl": _from_lines}
     if path.suffix not in parsers:
         raise ConfigError(f"{path} is neither a .toml nor a .jsonl file")
@@ -42,7 +42,7 @@ def _from_toml(text: str, path: Path) -> list[Scenario]:
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not a TOML file: {error}") from None
+        raise ConfigError(f"{path} is not a TOML file: {error}", code="unreadable") from None
     unknown = sorted(set(content) - {"base", "sweep"})
     if unknown:
         raise ConfigError(f"{path} has {unknown[0]!r}, but only the tables base and sweep are known")

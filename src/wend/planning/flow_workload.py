@@ -180,7 +180,7 @@ def write_workload(workload: FlowWorkload, path: Path, names: Sequence[str] = ()
             for batch in table.to_batches(max_chunksize=1000):
                 file.writelines(json.dumps(line) + "\n" for line in batch.to_pylist())
     except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror or error}") from None
+        raise ConfigError(f"cannot write {path}: {error.strerror or error}", code="unwritable") from None
 
 
 def draw_workload(

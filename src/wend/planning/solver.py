@@ -78,7 +78,7 @@ class LinearProgram:
     def write(self, path: Path) -> None:
         """Write the program as LP or MPS, by the ending of the name."""
         if not path.parent.is_dir() or self.highs.writeModel(str(path)) == highspy.HighsStatus.kError:
-            raise ConfigError(f"cannot write {path}")
+            raise ConfigError(f"cannot write {path}", code="unwritable")
 
     def set(self, row: int, column: int, value: float) -> None:
         self.highs.changeCoeff(row, column, value)

@@ -44,7 +44,7 @@ def write_report(results: StudyResults, out: Path) -> Path:
             page.write_text(_TEMPLATES.get_template(f"{page.name}.j2").render(view), encoding="utf-8")
         for_programs.write_bytes(msgspec.json.format(msgspec.json.encode(as_json(results)), indent=2))
     except OSError as error:
-        raise ConfigError(f"cannot write the report to {out}: {error.strerror or error}") from None
+        raise ConfigError(f"cannot write the report to {out}: {error.strerror or error}", code="unwritable") from None
     return html
 
 

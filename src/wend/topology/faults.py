@@ -198,7 +198,7 @@ def write_faults(path: Path, overlay: Overlay, outages: Sequence[Outage]) -> Non
         path.parent.mkdir(parents=True, exist_ok=True)
         parquet.write_table(trace.arrow("faults"), path)
     except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror or error}") from None
+        raise ConfigError(f"cannot write {path}: {error.strerror or error}", code="unwritable") from None
 
 
 def read_faults(path: Path, overlay: Overlay) -> Intervals:
@@ -206,13 +206,13 @@ def read_faults(path: Path, overlay: Overlay) -> Intervals:
     from pyarrow import ArrowException, parquet
 
     if not path.is_file():
-        raise ConfigError(f"cannot read {path}: there is no such file")
+        raise ConfigError(f"cannot read {path}: there is no such file", code="unreadable")
     why = "it is not Parquet, or it is truncated"
     try:
         why = misfit(parquet.read_schema(path), schema("faults"))
         rows = parquet.read_table(path, schema=schema("faults")).to_pylist()
     except (ArrowException, OSError):
-        raise ConfigError(f"{path} is not a table of faults: {why}") from None
+        raise ConfigError(f"{path} is not a table of faults: {why}", code="unreadable") from None
     outages = []
     for row in rows:
         if None in row.values():

@@ -28,7 +28,7 @@ DRAWN_MS = (1.0, 20.0)
 
 def read(path: Path, *, seed: int = 0, delay_ms: tuple[float, float] = DRAWN_MS) -> Underlay:
     if not path.is_file():
-        raise ConfigError(f"cannot read {path}: there is no such file")
+        raise ConfigError(f"cannot read {path}: there is no such file", code="unreadable")
     check_suffix(path)
     graph = maps.read_graphml(path) if path.suffix == ".graphml" else MapGraph(*gml.read(path))
     return _underlay(path.stem, graph, seed, delay_ms)
@@ -54,7 +54,7 @@ def write(underlay: Underlay, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror or error}") from None
+        raise ConfigError(f"cannot write {path}: {error.strerror or error}", code="unwritable") from None
 
 
 _KEYS = (

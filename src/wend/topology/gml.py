@@ -58,10 +58,10 @@ def read(path: Path) -> tuple[list[dict[str, Any]], list[tuple[int, int, dict[st
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror or error}") from None
+        raise ConfigError(f"cannot read {path}: {error.strerror or error}", code="unreadable") from None
     graphs = _lists(parse(text, str(path)), "graph")
     if not graphs:
-        raise ConfigError(f"{path} is not a GML file: it has no graph")
+        raise ConfigError(f"{path} is not a GML file: it has no graph", code="unreadable")
     graph = graphs[0]
     nodes = [dict(node) for node in _lists(graph, "node")]
     place = {node.get("id"): i for i, node in enumerate(nodes)}

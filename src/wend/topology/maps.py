@@ -84,9 +84,9 @@ def read_graphml(path: Path) -> MapGraph:
     try:
         graphs = rustworkx.read_graphml(str(path))
     except Exception as error:  # the reader raises many types
-        raise ConfigError(f"{path} is not a GraphML file: {error}") from None
+        raise ConfigError(f"{path} is not a GraphML file: {error}", code="unreadable") from None
     if not graphs:
-        raise ConfigError(f"{path} is not a GraphML file: there is no graph in it")
+        raise ConfigError(f"{path} is not a GraphML file: there is no graph in it", code="unreadable")
     graph = graphs[0]
     directed = isinstance(graph, rustworkx.PyDiGraph)
     # The reader ignores the attribute `directed` of a single edge.

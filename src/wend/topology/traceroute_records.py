@@ -109,7 +109,7 @@ def write_records(
             hops += pc.sum(table.column("hops").combine_chunks().value_lengths()).as_py()
             parquet.write_table(table, folder / f"part-{number:05}.parquet")
     except OSError as error:
-        raise ConfigError(f"cannot write {folder}: {error.strerror or error}") from None
+        raise ConfigError(f"cannot write {folder}: {error.strerror or error}", code="unwritable") from None
     return Truth(_crossed(placement, paths, used), frozenset(names.filter(pa.array(silent)).to_pylist()), hops)
 
 

@@ -34,7 +34,7 @@ def test_a_line_that_is_no_path_is_named(tmp_path: Path, text: str, sentence: st
     (tmp_path / "paths").write_text(text)
     with raises("invalid-setting", match=sentence):
         table.read_paths(tmp_path / "paths")
-    with raises("invalid-setting", match="cannot read the paths in"):
+    with raises("unreadable", match="cannot read the paths in"):
         table.read_paths(tmp_path / "none")
 
 

@@ -97,7 +97,7 @@ def test_a_plan_for_another_topology_is_one_sentence(tmp_path: Path) -> None:
     plan_of(3, [(0, 1), (1, 2)], (0, (2,), 1.0, [(1.0, [(0, 1), (1, 2)])])).write(tmp_path)
     with raises("invalid-setting", match="is a plan for another topology"):
         simulate(Scenario(strategy="planned", plan=str(tmp_path)))
-    with raises("invalid-setting", match=r"is not a plan: cannot read plan\.json"):
+    with raises("unreadable", match=r"is not a plan: cannot read plan\.json"):
         simulate(Scenario(strategy="planned", plan=str(tmp_path / "nowhere")))
-    with raises("invalid-setting", match=r"cannot read .*nowhere: No such file"):
+    with raises("unreadable", match=r"cannot read .*nowhere: No such file"):
         simulate(Scenario(flows=str(tmp_path / "nowhere")))

@@ -112,7 +112,7 @@ def _write_locally(graph: "CsrGraph", targets: "Targets", k: int, draft: Path) -
                 file.write_batch(batch)
                 count += batch.num_rows
     except OSError as error:
-        raise ConfigError(f"cannot write the paths: {error.strerror or error}") from None
+        raise ConfigError(f"cannot write the paths: {error.strerror or error}", code="unwritable") from None
     return count
 
 

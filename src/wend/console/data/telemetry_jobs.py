@@ -160,12 +160,12 @@ def _check_places(segments: str, out: str, picture: Path | None) -> None:
 
     source, place = local_path(segments), local_path(out)
     if source is not None and not source.exists():
-        raise ConfigError(f"there is no {segments}")
+        raise ConfigError(f"there is no {segments}", code="unreadable")
     if place is not None:
         if place.is_file():
-            raise ConfigError(f"{out} is a file, but tables need a folder")
+            raise ConfigError(f"{out} is a file, but tables need a folder", code="unwritable")
         if place.is_dir() and any(place.iterdir()) and not (place / "versions").is_dir():
-            raise ConfigError(f"{out} is not empty, and has no tables of Wend's")
+            raise ConfigError(f"{out} is not empty, and has no tables of Wend's", code="file-exists")
         check_writable(place, inside=True)
         announce_folder(place.parent)
     if picture is not None:

@@ -89,7 +89,7 @@ def _check_places(records: str | None, out: str) -> None:
 
     place = None if records is None else local_path(records)
     if place is not None and not place.exists():
-        raise ConfigError(f"cannot read {records}: there is no such file or folder")
+        raise ConfigError(f"cannot read {records}: there is no such file or folder", code="unreadable")
     if records is None and local_path(out) is None:
         raise ConfigError(f"generated records need a local folder, not {out}")
 

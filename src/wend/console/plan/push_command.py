@@ -80,7 +80,9 @@ def peer_urls(options: list[str] | None, file: Path | None, *, secured: bool) ->
         try:
             lines = file.read_text().splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"cannot read {file}: {getattr(error, 'strerror', None) or 'it is not text'}") from None
+            raise ConfigError(
+                f"cannot read {file}: {getattr(error, 'strerror', None) or 'it is not text'}", code="unreadable"
+            ) from None
         texts += [line.partition("#")[0].strip() for line in lines]
     urls = [text if "://" in text else f"{TLS_SCHEME if secured else SCHEME}{text}" for text in texts if text]
     if not urls:

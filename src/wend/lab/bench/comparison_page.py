@@ -298,5 +298,7 @@ def write(cells: list[Cell], docs: Path, folder: Path | None = None) -> list[Pat
             figures[setup] = relpath(files[-1], docs.parent)
         docs.write_text(page(cells, figures), encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"cannot write {docs} and its figures: {error.strerror or error}") from None
+        raise ConfigError(
+            f"cannot write {docs} and its figures: {error.strerror or error}", code="unwritable"
+        ) from None
     return files

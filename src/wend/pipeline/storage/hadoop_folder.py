@@ -35,9 +35,9 @@ class HadoopFolder:
             if not self._fs.exists(there):
                 return
             if not self._fs.getFileStatus(there).isDirectory():
-                raise ConfigError(f"{self.address} is a file, but the output is a folder")
+                raise ConfigError(f"{self.address} is a file, but the output is a folder", code="unwritable")
             if len(self._fs.listStatus(there)) and not overwrite:
-                raise ConfigError(f"{self.address} is not empty; --overwrite replaces it")
+                raise ConfigError(f"{self.address} is not empty; --overwrite replaces it", code="file-exists")
 
     @contextmanager
     def draft(self) -> Iterator[str]:
@@ -58,9 +58,12 @@ class HadoopFolder:
     def _move_in_place(self, work: str) -> None:
         draft, out, former = (self._path(one) for one in (f"{work}/draft", self.address, f"{work}/former"))
         if self._fs.exists(out) and not self._fs.rename(out, former):
-            raise ConfigError(f"cannot replace {self.address}: the file system refuses to rename it")
+            raise ConfigError(f"cannot replace {self.address}: the file system refuses to rename it", code="unwritable")
         if not self._fs.rename(draft, out):
-            raise ConfigError(f"cannot write {self.address}: the file system refuses to rename {draft} (see {former})")
+            raise ConfigError(
+                f"cannot write {self.address}: the file system refuses to rename {draft} (see {former})",
+                code="unwritable",
+            )
 
     def path(self, inside: str) -> str:
         return f"{self.address}/{inside}"
@@ -138,7 +141,7 @@ class HadoopFolder:
 
     @contextmanager
     def _plain_errors(self, what: str) -> Iterator[None]:
-        """Turn Java's errors into a sentence."""
+        """Turn Java's errors into one of ours. `what` says what failed: `reach`, `read` or `write`."""
         try:
             yield
         except ConfigError:
@@ -150,4 +153,7 @@ class HadoopFolder:
             scheme = self.address.partition(":")[0]
             if "No FileSystem for scheme" in reason or "ClassNotFound" in str(java and java.toString()):
                 first += f"; the classes for {scheme}: come with --conf spark.jars.packages=… or spark.jars=…"
-            raise ConfigError(f"cannot {what} {self.address}: {first}") from None
+            sentence = f"cannot {what} {self.address}: {first}"
+            if what == "write":
+                raise ConfigError(sentence, code="unwritable") from None
+            raise ConfigError(sentence, code="unreadable") from None

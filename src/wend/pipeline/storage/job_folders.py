@@ -105,7 +105,7 @@ def _task_folder(spark: "SparkSession | None", local: Path | None, scratch: Path
             scratch.mkdir(parents=True, exist_ok=True)
         temporary = tempfile.TemporaryDirectory(prefix=".wend-scratch.", dir=scratch, ignore_cleanup_errors=True)
     except OSError as error:
-        raise ConfigError(f"cannot write to {scratch}: {error.strerror}") from None
+        raise ConfigError(f"cannot write to {scratch}: {error.strerror}", code="unwritable") from None
     with temporary as folder:
         yield Path(folder).absolute()
 

@@ -34,7 +34,7 @@ def is_json_lines(path: str) -> bool:
     if place is None:
         return path.rstrip("/").endswith(SUFFIXES)
     if not place.exists():
-        raise ConfigError(f"there is no {path}")
+        raise ConfigError(f"there is no {path}", code="unreadable")
     if place.is_file():
         if place.suffix not in (".parquet", *SUFFIXES):
             raise ConfigError(f"{path} is neither Parquet (.parquet) nor JSON lines ({', '.join(SUFFIXES)})")

@@ -30,7 +30,7 @@ class LocalFolder:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise ConfigError(f"cannot read {self._folder}: {error.strerror}") from None
+            raise ConfigError(f"cannot read {self._folder}: {error.strerror}", code="unreadable") from None
 
     def read(self, inside: str) -> bytes | None:
         try:
@@ -38,7 +38,7 @@ class LocalFolder:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise ConfigError(f"cannot read {self._folder / inside}: {error.strerror}") from None
+            raise ConfigError(f"cannot read {self._folder / inside}: {error.strerror}", code="unreadable") from None
 
     def create(self, inside: str, content: bytes) -> bool:
         """Create a file completely; False if it exists."""
@@ -54,7 +54,7 @@ class LocalFolder:
         except FileExistsError:
             return False
         except OSError as error:
-            raise ConfigError(f"cannot write {path}: {error.strerror or error}") from None
+            raise ConfigError(f"cannot write {path}: {error.strerror or error}", code="unwritable") from None
         finally:
             with suppress(OSError):
                 draft.unlink(missing_ok=True)

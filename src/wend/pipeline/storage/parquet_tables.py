@@ -24,7 +24,7 @@ def read_parquet(spark: SparkSession, path: str) -> DataFrame:
     except Exception as error:
         _check_schemas(spark, path)
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ConfigError(f"cannot read {path} as Parquet: {first}") from None
+        raise ConfigError(f"cannot read {path} as Parquet: {first}", code="unreadable") from None
 
 
 def require_columns(frame: DataFrame, path: str, *names: str) -> None:
@@ -58,7 +58,7 @@ def _check_schemas(spark: SparkSession, path: str) -> None:
         return
     misfit = files[bad - 1]
     if not _can_merge(spark, [misfit]):
-        raise ConfigError(f"cannot read {misfit} as Parquet: the file is damaged or no Parquet file")
+        raise ConfigError(f"cannot read {misfit} as Parquet: the file is damaged or no Parquet file", code="unreadable")
     before = _column_types(_read_merged(spark, [literal_path(file) for file in files[:good]]))
     for name, kind in _column_types(_read_merged(spark, [literal_path(misfit)])).items():
         if before.get(name, kind) != kind:

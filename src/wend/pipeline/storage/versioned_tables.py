@@ -113,7 +113,9 @@ class TableFolder:
         """The newest version of a folder that must have one."""
         newest = self.newest()
         if newest is None:
-            raise ConfigError(f"{self.address} has no tables of Wend's (there is no folder versions in it)")
+            raise ConfigError(
+                f"{self.address} has no tables of Wend's (there is no folder versions in it)", code="unreadable"
+            )
         return newest
 
     def version_numbers(self) -> list[int]:

@@ -70,7 +70,9 @@ class RunStore:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ConfigError(f"cannot make the output folder {self.folder}: {error.strerror}") from None
+            raise ConfigError(
+                f"cannot make the output folder {self.folder}: {error.strerror}", code="unwritable"
+            ) from None
 
     def finished(self) -> set[str]:
         """The keys of the runs that finished without an error. It only lists the folder, so it is cheap."""

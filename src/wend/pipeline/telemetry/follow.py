@@ -62,7 +62,7 @@ def follow(
         raise ConfigError("--follow needs a Spark session of its own, and this is Spark Connect")
     place = local_path(source)
     if place is not None and not place.is_dir():
-        raise ConfigError(f"there is no folder {source}")
+        raise ConfigError(f"there is no folder {source}", code="unreadable")
     own = open_checkpoint(spark, checkpoint, job.name, source)
     failed: list[WendError] = []
 
@@ -131,7 +131,9 @@ def open_checkpoint(spark: SparkSession, checkpoint: str, job: str, source: str)
             )
         stored = msgspec.json.decode(text, type=Checkpoint)
     except msgspec.DecodeError:
-        raise ConfigError(f"{checkpoint} is damaged: remove it; the tables know what they have") from None
+        raise ConfigError(
+            f"{checkpoint} is damaged: remove it; the tables know what they have", code="unreadable"
+        ) from None
     if (stored.job, _absolute_source(stored.source)) != (job, _absolute_source(source)):
         raise ConfigError(
             f"{checkpoint} is the checkpoint of `wend data {stored.job} {stored.source}`; each stream needs its own"

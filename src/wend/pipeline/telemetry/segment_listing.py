@@ -38,7 +38,7 @@ def list_segments(spark: SparkSession | None, source: Target) -> Listing:
     in other folders."""
     place = local_path(source)
     if place is not None and not place.exists():
-        raise ConfigError(f"there is no {place}")
+        raise ConfigError(f"there is no {place}", code="unreadable")
     if place is not None:
         return make_listing(_walk_folder(place.absolute()))
     assert spark is not None

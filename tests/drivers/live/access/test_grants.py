@@ -258,7 +258,7 @@ def test_grants_come_from_the_peers_file_and_a_folder(tmp_path: Path) -> None:
     }
     with raises("invalid-setting", match="the group 'plant' has grants already"):
         read_grants({"plant": Grant()}, tmp_path)
-    with raises("invalid-setting", match="there is no folder"):
+    with raises("unreadable", match="there is no folder"):
         read_grants({}, tmp_path / "missing")
 
 

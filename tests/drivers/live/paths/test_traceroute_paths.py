@@ -152,7 +152,7 @@ def test_a_path_source_is_chosen_by_name_or_file(tmp_path: Path, monkeypatch: py
 
     assert [kind(name) for name in ("none", "trace")] == [NoPaths, TraceroutePaths]
     assert kind(str(tmp_path / "trace")).__name__ == "PathTable"
-    with raises("invalid-setting", match="cannot read the paths in tracing"):
+    with raises("unreadable", match="cannot read the paths in tracing"):
         kind("tracing")
     monkeypatch.setattr(traceroute_program, "find_program", lambda: None)
     with raises("invalid-setting", match="no program called traceroute"):

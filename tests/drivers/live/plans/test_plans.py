@@ -131,7 +131,7 @@ def test_what_cannot_be_loaded_is_said_and_changes_nothing(tmp_path: Path) -> No
             with raises("invalid-setting", match="which is not its neighbour"):
                 await client.load_plan()
             (tmp_path / "plan-0" / "plan.json").unlink()
-            with raises("invalid-setting", match="is not a plan"):
+            with raises("unreadable", match="is not a plan"):
                 await client.load_plan()
             assert (await client.status()).notices["plan-adopted"] == 1
 

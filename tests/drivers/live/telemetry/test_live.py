@@ -199,7 +199,7 @@ def test_a_peer_that_is_stopped_closes_its_segments_and_one_that_is_killed_leave
 def test_a_peer_says_what_is_wrong_with_its_folder_and_closes_its_socket(tmp_path: Path) -> None:
     (tmp_path / "peer-1").write_text("")
     ports = free_ports(2)
-    with raises("invalid-setting", match=r"cannot write telemetry to .*peer-1: "):
+    with raises("unwritable", match=r"cannot write telemetry to .*peer-1: "):
         service(1, ports, tmp_path)
     (tmp_path / "peer-1").unlink()
 

@@ -95,7 +95,7 @@ def _full(_: int) -> None:
 
 def test_a_folder_that_cannot_be_used_gets_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with raises("invalid-setting", match=r"cannot write telemetry to .*file"):
+    with raises("unwritable", match=r"cannot write telemetry to .*file"):
         opened(tmp_path / "file")
 
 

@@ -98,7 +98,7 @@ def test_shipped_segments_are_removed_on_request_and_others_may_vanish(
 def test_an_address_that_nobody_can_reach_gets_a_sentence(tmp_path: Path) -> None:
     with raises("invalid-setting", match=r"PyArrow cannot reach gopher://x/y: .*copy the files"):
         open_destination("gopher://x/y")
-    with raises("invalid-setting", match="there is no folder"):
+    with raises("unreadable", match="there is no folder"):
         Shipper(tmp_path / "nowhere", str(tmp_path))
     segment(tmp_path / "here", 1)
     (tmp_path / "file").write_text("")

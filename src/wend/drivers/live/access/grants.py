@@ -213,7 +213,7 @@ def read_grants(inline: Mapping[str, Grant], folder: Path | None) -> dict[str, G
     if folder is None:
         return grants
     if not folder.is_dir():
-        raise ConfigError(f"there is no folder {folder} with grants")
+        raise ConfigError(f"there is no folder {folder} with grants", code="unreadable")
     for path in sorted(folder.glob("*.toml")):
         for group, table in read_toml(path).items():
             if group in grants:

@@ -122,7 +122,7 @@ def read_bytes(path: Path, *, private: bool = False) -> bytes:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
-                raise ConfigError(f"cannot read {path}: it is not a file")
+                raise ConfigError(f"cannot read {path}: it is not a file", code="unreadable")
             if private:
                 _check_private(path, status)
             elif status.st_mode & stat.S_IWOTH:
@@ -131,7 +131,7 @@ def read_bytes(path: Path, *, private: bool = False) -> bytes:
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror or error}", code="unreadable") from None
     if len(data) > MAX_FILE_BYTES:
-        raise ConfigError(f"{path} has more than {MAX_FILE_BYTES} bytes: it is not a file of keys")
+        raise ConfigError(f"{path} has more than {MAX_FILE_BYTES} bytes: it is not a file of keys", code="unreadable")
     return data
 
 
@@ -228,7 +228,7 @@ def _text(path: Path) -> str:
     try:
         return read_bytes(path).decode()
     except UnicodeDecodeError:
-        raise ConfigError(f"{path} is not a text") from None
+        raise ConfigError(f"{path} is not a text", code="unreadable") from None
 
 
 # ---------------------------------------------------------------- writing

@@ -116,7 +116,9 @@ def _load_chain(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
     try:
         context.load_cert_chain(certificate, key)
     except (ssl.SSLError, OSError) as error:
-        raise ConfigError(f"{certificate} and {key} cannot be used for TLS: {failure_reason(error)}") from None
+        raise ConfigError(
+            f"{certificate} and {key} cannot be used for TLS: {failure_reason(error)}", code="unreadable"
+        ) from None
 
 
 def failure_reason(error: BaseException) -> str:

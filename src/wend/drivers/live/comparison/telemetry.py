@@ -45,7 +45,9 @@ class OverlayTelemetry:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ConfigError(f"cannot write telemetry to {folder}: {error.strerror or error}") from None
+            raise ConfigError(
+                f"cannot write telemetry to {folder}: {error.strerror or error}", code="unwritable"
+            ) from None
 
     def recorded_member(self, config: PeerConfig, overlay: Counters) -> tuple[PeerConfig, Counters]:
         """The configuration and the counters of a peer that is recorded."""

@@ -41,7 +41,9 @@ def read_paths(file: File) -> PathTable:
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read the paths in {file}: {getattr(error, 'strerror', None) or error}") from None
+        raise ConfigError(
+            f"cannot read the paths in {file}: {getattr(error, 'strerror', None) or error}", code="unreadable"
+        ) from None
     paths: dict[tuple[PeerId, PeerId], Path] = {}
     for number, line in enumerate(text.splitlines(), 1):
         fields = line.partition("#")[0].split()

@@ -242,7 +242,7 @@ class FollowedPlan:
             try:
                 path.unlink(missing_ok=True)
             except OSError as error:
-                raise ConfigError(f"cannot remove {path}: {error.strerror}") from None
+                raise ConfigError(f"cannot remove {path}: {error.strerror}", code="unwritable") from None
             return
         stored = StoredPlan(
             version=current.version,

@@ -53,7 +53,9 @@ class SegmentFolder:
             self._closed = self._find_closed()
             self._write_manifest({})
         except OSError as error:
-            raise ConfigError(f"cannot write telemetry to {folder}: {error.strerror or error}") from None
+            raise ConfigError(
+                f"cannot write telemetry to {folder}: {error.strerror or error}", code="unwritable"
+            ) from None
 
     @property
     def size_bytes(self) -> int:

@@ -126,7 +126,7 @@ class Shipper:
 
     def __init__(self, folder: Path, to: str, *, delete: bool = False) -> None:
         if not folder.is_dir():
-            raise ConfigError(f"there is no folder {folder}")
+            raise ConfigError(f"there is no folder {folder}", code="unreadable")
         self._folder = folder
         self._to = open_destination(to)
         self._delete = delete
@@ -151,7 +151,7 @@ class Shipper:
                     self._ship_segment(path, segment.table, counts)
             self._ship_manifests()
         except OSError as error:
-            raise ConfigError(f"cannot ship telemetry: {error}") from None
+            raise ConfigError(f"cannot ship telemetry: {error}", code="unwritable") from None
         return counts
 
     def _ship_segment(self, path: Path, table: str, counts: Counter[str]) -> None:
