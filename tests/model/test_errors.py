@@ -99,6 +99,25 @@ def file_errors(tree: ast.AST) -> list[ast.Call]:
     ]
 
 
+def test_an_error_within_another_keeps_its_code() -> None:
+    """`PATH: cannot read ...` is as unreadable as `cannot read ...`."""
+    lost = []
+    for path in sorted(SOURCE.rglob("*.py")):
+        for handler in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match handler:
+                case ast.ExceptHandler(type=ast.Name(id="ConfigError"), name=str() as name):
+                    raised = [node.exc for node in ast.walk(handler) if isinstance(node, ast.Raise)]
+                    lost += [
+                        f"{path.relative_to(SOURCE).as_posix()}:{call.lineno}"
+                        for call in raised
+                        if isinstance(call, ast.Call)
+                        and getattr(call.func, "id", "") == "ConfigError"
+                        and name in {each.id for each in ast.walk(call.args[0]) if isinstance(each, ast.Name)}
+                        and given_code(call) is None
+                    ]
+    assert lost == []
+
+
 def test_an_error_about_a_file_says_so_by_its_code() -> None:
     uncoded = [
         f"{path.relative_to(SOURCE).as_posix()}:{call.lineno}"

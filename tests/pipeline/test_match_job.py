@@ -16,9 +16,9 @@ from wend.matching.filters import parse
 from wend.model.errors import ConfigError, WendError
 from wend.model.events import Attributes, Range
 from wend.pipeline.match import match_input, match_job, partitioned_plan
-from wend.pipeline.match.mapped_pickle import dump_mapped, load_mapped
 from wend.pipeline.match.match_job import MatchJob, MatchSummary
 from wend.pipeline.storage.json_lines import is_json_lines
+from wend.pipeline.storage.mapped_pickle import dump_mapped, load_mapped
 from wend.pipeline.workload_generator import event_block, make_workload, subscription_block
 
 pytestmark = [needs_java, pytest.mark.spark]

@@ -22,8 +22,8 @@ from wend.model.errors import FilterError
 from wend.model.events import Attributes
 from wend.pipeline.match import broadcast_plan, match_output, partitioned_plan
 from wend.pipeline.match.attribute_regions import choose_planes
-from wend.pipeline.match.mapped_pickle import dump_mapped
 from wend.pipeline.match.match_input import parse_filters
+from wend.pipeline.storage.mapped_pickle import dump_mapped
 
 PAIRS = pa.schema([("event", pa.int64()), ("subscription", pa.string())])
 COUNTS = PAIRS.append(pa.field("matches", pa.int64()))

@@ -70,6 +70,23 @@ def test_spark_finds_the_same_paths(spark: Any, graph: CsrGraph, tmp_path: Path)
     assert [path.name for path in tmp_path.iterdir()] == [spread.write_graph(graph, tmp_path).name]
 
 
+@given(networks(), st.integers(1, 4), st.randoms(use_true_random=False))
+@settings(max_examples=60)
+def test_rows_become_the_paths_again(network: FlowNetwork, k: int, rng: Any) -> None:
+    sources = rng.sample(range(network.peers), rng.randint(1, network.peers))
+    wanted = {
+        source: np.array(sorted(rng.sample(range(network.peers), rng.randint(0, network.peers))), dtype=np.int32)
+        for source in sources
+    }
+    batches = list(spread.find_paths_locally(network.graph, wanted, k))
+    rng.shuffle(batches)
+    read = spread.paths_from_rows(pa.Table.from_batches(batches, schema=spread.SCHEMA), network.graph, wanted)
+    for source, receivers in wanted.items():
+        found = paths_from(network.graph, source, receivers, k)
+        for name, mine, theirs in zip(found._fields, read[source], found, strict=True):
+            assert (mine.dtype, mine.tolist()) == (theirs.dtype, theirs.tolist()), name
+
+
 def test_what_is_large_grows_with_peers_receivers_and_k() -> None:
     def need(peers: int, sources: int, k: int) -> float:
         return spread.estimate_seconds(peers, wanted_of(peers, list(range(sources))), k)

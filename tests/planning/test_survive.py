@@ -14,6 +14,7 @@ from tests.planning.nets import networks, overlay, workload
 from wend.model.errors import ConfigError
 from wend.model.plan import Plan, read_plan
 from wend.model.rates import Rate
+from wend.planning import failure_routes
 from wend.planning.delivery_graphs import delivery_graphs
 from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import FlowWorkload, draw_workload
@@ -174,6 +175,18 @@ def simple_paths(arcs: set[Pair], start: int, end: int) -> list[tuple[int, ...]]
             continue
         open_ += [(*path, b) for a, b in arcs if a == path[-1] and b not in path]
     return done
+
+
+@given(networks(most=6), st.integers(0, 2**32), st.integers(1, 4))
+def test_routes_do_not_depend_on_the_memory_for_problems(network: FlowNetwork, seed: int, flows: int) -> None:
+    made = workload(network, np.random.Generator(np.random.PCG64(seed)), flows)
+    made.demand = made.demand / 1000
+    plans = []
+    for room in (failure_routes.MAX_HELD_BYTES, 0):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(failure_routes, "MAX_HELD_BYTES", room)
+            plans.append(make_plan(network, made, parse_goal("min-usage"), K, survive=1))
+    assert plans[0].id == plans[1].id and plans[0].content == plans[1].content
 
 
 # ---------------------------------------------------------------- examples

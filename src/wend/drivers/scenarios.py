@@ -363,4 +363,4 @@ def load_scenario(path: Path, **overrides: Any) -> Scenario:
     try:
         return make_scenario({**fields, **overrides})
     except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
+        raise ConfigError(f"{path}: {error}", code=error.code) from None

@@ -99,7 +99,7 @@ def parse_deadline(text: str, what: str) -> Deadline:
         try:
             delay_ns = parse_duration(text)
         except ConfigError as error:
-            raise ConfigError(f"{what}: {error}") from None
+            raise ConfigError(f"{what}: {error}", code=error.code) from None
         if delay_ns > 0:
             return Deadline(delay_s=delay_ns / SECOND)
         raise ConfigError(f"{what} must be above 0, got {text}")

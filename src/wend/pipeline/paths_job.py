@@ -10,6 +10,7 @@ order.
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from functools import lru_cache, partial
 from hashlib import blake2b
@@ -17,15 +18,19 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 
 from wend.model.errors import ConfigError
 from wend.model.files import written
 from wend.pipeline.spark.arrow_schema import spark_schema
+from wend.pipeline.spark.task_errors import translated_errors
 from wend.pipeline.storage.job_folders import literal_path, spark_path
 from wend.planning.arrays import Ints
 from wend.planning.candidate_paths import CandidatePaths, paths_from
 from wend.planning.flow_network import CsrGraph
+from wend.planning.flow_workload import FlowWorkload
+from wend.planning.path_ranking import BOTTLENECK_DISJOINT, ranking
 
 Targets = Mapping[int, Ints]
 """source -> its receivers"""
@@ -62,14 +67,30 @@ def is_large(graph: CsrGraph, targets: Targets, k: int) -> bool:
     return estimate_seconds(len(graph.ptr) - 1, targets, k) > _WORTH_SPREADING_S
 
 
+def workload_targets(workload: FlowWorkload) -> Targets:
+    """The receivers of each publisher of a workload, ascending."""
+    flows = defaultdict(list)
+    for flow, publisher in enumerate(workload.publisher.tolist()):
+        flows[publisher].append(workload.of(flow))
+    return {publisher: np.unique(np.concatenate(receivers)) for publisher, receivers in flows.items()}
+
+
 def find_paths_locally(graph: CsrGraph, targets: Targets, k: int) -> Iterator[pa.RecordBatch]:
     """Find paths in this process: one batch for each source, in order."""
     for source in sorted(targets):
         yield path_rows(graph, source, paths_from(graph, source, targets[source], k))
 
 
-def find_paths_on_spark(spark: SparkSession, graph: CsrGraph, targets: Targets, k: int, folder: Path) -> DataFrame:
-    """Find paths on Spark: the same rows, in the order in which tasks end. Workers read the network from `folder`."""
+def find_paths_on_spark(
+    spark: SparkSession,
+    graph: CsrGraph,
+    targets: Targets,
+    k: int,
+    folder: Path,
+    by: str = BOTTLENECK_DISJOINT,
+) -> DataFrame:
+    """Find paths on Spark: the same rows, in the order in which tasks end. Workers read the network from `folder`.
+    `by` is the ranking of paths."""
     if k < 1:
         raise ConfigError(f"k must be at least 1, got {k}")
     file = write_graph(graph, folder)
@@ -79,7 +100,7 @@ def find_paths_on_spark(spark: SparkSession, graph: CsrGraph, targets: Targets, 
         for i, source in enumerate(sorted(targets))
     ]
     frame = spark.createDataFrame(pa.Table.from_pylist(rows, schema=_TARGETS)).repartitionById(max(tasks, 1), "task")
-    return frame.mapInArrow(partial(_search_batches, file=str(file), k=k), spark_schema(SCHEMA))
+    return frame.mapInArrow(partial(_search_batches, file=str(file), k=k, by=by), spark_schema(SCHEMA))
 
 
 def write_paths(spark: SparkSession, graph: CsrGraph, targets: Targets, k: int, out: Path, scratch: Path) -> int:
@@ -88,12 +109,12 @@ def write_paths(spark: SparkSession, graph: CsrGraph, targets: Targets, k: int, 
     return int(spark.read.parquet(literal_path(out)).count())
 
 
-def _search_batches(batches: Iterator[pa.RecordBatch], file: str, k: int) -> Iterator[pa.RecordBatch]:
-    graph = _read_graph(file)
+def _search_batches(batches: Iterator[pa.RecordBatch], file: str, k: int, by: str) -> Iterator[pa.RecordBatch]:
+    graph, find = _read_graph(file), ranking(by)
     for batch in batches:
         for source, receivers in zip(batch["source"].to_pylist(), batch["receivers"], strict=True):
             targets = receivers.values.to_numpy(zero_copy_only=False)
-            yield path_rows(graph, source, paths_from(graph, source, targets, k))
+            yield path_rows(graph, source, find(graph, source, targets, k))
 
 
 def write_graph(graph: CsrGraph, folder: Path) -> Path:
@@ -138,3 +159,43 @@ def path_rows(graph: CsrGraph, source: int, paths: CandidatePaths) -> pa.RecordB
         ],
         schema=SCHEMA,
     )
+
+
+def paths_from_rows(rows: pa.Table, graph: CsrGraph, targets: Targets) -> dict[int, CandidatePaths]:
+    """Convert rows of all sources to their paths, without a Python loop over paths."""
+    rows = rows.sort_by([(name, "ascending") for name in ("source", "receiver", "rank")]).combine_chunks()
+    sources, receivers = rows["source"].to_numpy(), rows["receiver"].to_numpy()
+    lists = rows["peers"].chunk(0) if rows.num_rows else pa.array([], SCHEMA.field("peers").type)
+    peers, lengths = lists.flatten().to_numpy(), np.diff(lists.offsets.to_numpy()) - 1
+    is_last = np.zeros(len(peers), bool)
+    is_last[np.cumsum(lengths + 1) - 1] = True
+    tails, heads = peers[~is_last].astype(np.int64), peers[1:][~is_last[:-1]]
+    size = len(graph.ptr) - 1
+    arcs = np.searchsorted(graph.tail.astype(np.int64) * size + graph.head, tails * size + heads).astype(np.int32)
+    ends = np.concatenate(([0], np.cumsum(lengths)))
+    paths: dict[int, CandidatePaths] = {}
+    for source in targets:
+        begin, end = np.searchsorted(sources, [source, source + 1])
+        wanted = np.asarray(targets[source], dtype=np.int32)
+        first = np.append(np.searchsorted(receivers[begin:end], wanted), end - begin).astype(np.int32)
+        ptr = (ends[begin : end + 1] - ends[begin]).astype(np.int32)
+        paths[source] = CandidatePaths(wanted, first, ptr, arcs[ends[begin] : ends[end]])
+    return paths
+
+
+class SparkPathSearch:
+    """The search for the paths of all publishers of a plan: one job for each k."""
+
+    def __init__(self, spark: SparkSession, targets: Targets, by: str, folder: Path) -> None:
+        self._spark, self._targets, self._by, self._folder = spark, targets, by, folder
+        self._k = 0
+        self._paths: dict[int, CandidatePaths] = {}
+
+    def __call__(self, graph: CsrGraph, source: int, receivers: Ints, k: int) -> CandidatePaths:
+        if k != self._k:
+            out = self._folder / f"paths-{k}"
+            with translated_errors():
+                rows = find_paths_on_spark(self._spark, graph, self._targets, k, self._folder, self._by)
+                rows.write.parquet(spark_path(out))
+            self._paths, self._k = paths_from_rows(parquet.read_table(out), graph, self._targets), k
+        return self._paths[source]

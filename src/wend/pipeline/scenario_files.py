@@ -91,7 +91,7 @@ def _naming_place(where: str) -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        raise ConfigError(f"{where}: {error}") from None
+        raise ConfigError(f"{where}: {error}", code=error.code) from None
 
 
 def _check_map(s: Scenario, maps: set[str]) -> None:

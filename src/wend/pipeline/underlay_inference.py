@@ -60,7 +60,7 @@ def read_records(spark: SparkSession, path: str) -> DataFrame:
     try:
         check_columns(records)
     except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
+        raise ConfigError(f"{path}: {error}", code=error.code) from None
     return records
 
 

@@ -1,13 +1,18 @@
 """Plans that survive the failure of any single link: for every failure, routes that avoid it within all capacities.
 
 Routes after a failure are chosen before it. For each link the planner solves the balance problem on the network without
-it. No choice of routes can promise less than the highest of these loads, `highest`. A failure should move few flows. So
-the planner first moves only the flows that cross the failed link. If the load is then at most `highest`, that is the
+it. No choice of routes can promise less than the highest of these loads. A failure should move few flows. So the
+planner first moves only the flows that cross the failed link. If the load is then at most the highest one, that is the
 plan for this failure; otherwise all flows may move.
+
+A failure needs the network and the plan in use, and nothing of the other failures but that highest load. So each is
+analysed on its own (`analyse_failure`), here or by another process (`wend.pipeline.failures_job`). Few failures need
+the second step (`move_all_flows`).
 
 The failure of a bridge cuts receivers off. They are left out of that failure's plan and counted.
 """
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,15 +20,36 @@ import numpy as np
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.planning.arrays import Floats, Longs, offsets, owners
-from wend.planning.delivery_graphs import DeliveryGraphs, Find, chosen, delivery_graphs
+from wend.planning.delivery_graphs import DeliveryGraphs, chosen, delivery_graphs
 from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import FlowWorkload
 from wend.planning.models import TIGHT, Solution, balance, least_usage
+from wend.planning.path_ranking import ranking
 from wend.planning.problem import Problem, problem_of, rows_of
 from wend.topology.underlay import components
 
 SURVIVABLE = (0, 1)
 """How many links may fail at once."""
+MAX_HELD_BYTES = 2**28
+"""The most memory for the problems of failures that may need the second step. Others are made again."""
+
+Link = tuple[PeerId, PeerId]
+
+
+class RoutesInUse(NamedTuple):
+    """The routes of a plan while nothing fails, and what its planner knows."""
+
+    network: FlowNetwork
+    workload: FlowWorkload
+    graphs: DeliveryGraphs
+    shares: Floats
+    k: int
+    ranking: str
+
+    @property
+    def links(self) -> list[Link]:
+        """The links that may fail, each with its lower end first."""
+        return [(min(link.a, link.b), max(link.a, link.b)) for link in self.network.overlay.links]
 
 
 class RoutesAfterFailure(NamedTuple):
@@ -40,6 +66,20 @@ class RoutesAfterFailure(NamedTuple):
     """The highest load of a link or peer."""
     cut: int
     """The receivers of flows that the failure cuts off."""
+
+
+class FailureAnalysis(NamedTuple):
+    """The failure of one link, considered alone."""
+
+    least: float
+    """The highest load if every flow may move."""
+    local_least: float
+    """The highest load if only the flows across the link move."""
+    local: RoutesAfterFailure
+    """The routes if only these move."""
+
+
+FailurePlanner = Callable[[RoutesInUse], list[RoutesAfterFailure]]
 
 
 class _Failure(NamedTuple):
@@ -59,29 +99,61 @@ class _Failure(NamedTuple):
     """With the least load, if every flow may move."""
     cut: int
 
+    @property
+    def bytes(self) -> int:
+        """About the memory of this failure."""
+        return int(self.graphs.arcs.nbytes + self.problem.rows.nbytes + 8 * len(self.problem.hops))
 
-def routes_after_failures(
-    network: FlowNetwork,
-    workload: FlowWorkload,
-    graphs: DeliveryGraphs,
-    shares: Floats,
-    k: int,
-    find: Find,
+
+def routes_after_failures(in_use: RoutesInUse) -> list[RoutesAfterFailure]:
+    """The routes after each failure, by link. Raises `ConfigError` for a failure after which the workload does not
+    fit."""
+    held: dict[Link, _Failure] = {}
+    room = MAX_HELD_BYTES
+
+    def analyse() -> Iterator[FailureAnalysis]:
+        nonlocal room
+        for link in in_use.links:
+            failure = _make_failure(in_use, link)
+            analysis = _analyse(failure, in_use)
+            if analysis.local_least > analysis.least * (1 + TIGHT) and failure.bytes <= room:
+                held[link] = failure
+                room -= failure.bytes
+            yield analysis
+
+    def move_all(links: Sequence[Link]) -> Iterator[RoutesAfterFailure]:
+        for link in links:
+            yield _move_all_flows(held.pop(link) if link in held else _make_failure(in_use, link))
+
+    return combine_failures(analyse(), move_all)
+
+
+def combine_failures(
+    analyses: Iterable[FailureAnalysis], move_all: Callable[[Sequence[Link]], Iterable[RoutesAfterFailure]]
 ) -> list[RoutesAfterFailure]:
-    """The routes after each failure, by link, if `graphs` with `shares` are in use before. Raises `ConfigError` for a
-    failure after which the workload does not fit."""
-    failures = []
-    for link in network.overlay.links:
-        failure = _failure(network, workload, min(link.a, link.b), max(link.a, link.b), k, find)
-        if failure.best.y > 1 + TIGHT:
-            raise ConfigError(_overload(failure, k))
-        failures.append(failure)
-    highest = max((each.best.y for each in failures), default=0.0)
-    routes = [_routes(each, workload, graphs, shares, highest) for each in failures]
-    return sorted(routes, key=lambda each: (each.a, each.b))
+    """The routes after each failure, by link, from the analyses of all failures. `move_all` gives routes for failures
+    after which all flows may move."""
+    found = list(analyses)
+    highest = max((each.least for each in found), default=0.0)
+    limit = highest * (1 + TIGHT)
+    local = [each.local for each in found if each.local_least <= limit]
+    others = [(each.local.a, each.local.b) for each in found if each.local_least > limit]
+    return sorted((*local, *move_all(others)), key=lambda each: (each.a, each.b))
 
 
-def _failure(network: FlowNetwork, workload: FlowWorkload, a: PeerId, b: PeerId, k: int, find: Find) -> _Failure:
+def analyse_failure(in_use: RoutesInUse, link: Link) -> FailureAnalysis:
+    """Consider the failure of one link. Raises `ConfigError` if the workload does not fit after it."""
+    return _analyse(_make_failure(in_use, link), in_use)
+
+
+def move_all_flows(in_use: RoutesInUse, link: Link) -> RoutesAfterFailure:
+    """The routes after a failure if all flows may move: of those with the least load, the ones with the least usage."""
+    return _move_all_flows(_make_failure(in_use, link))
+
+
+def _make_failure(in_use: RoutesInUse, link: Link) -> _Failure:
+    network, workload, k = in_use.network, in_use.workload, in_use.k
+    a, b = link
     left, arcs = network.without(a, b)
     flows, rest = _still_connected(left, workload, a, b)
     cut = len(workload.receivers) - len(rest.receivers)
@@ -89,7 +161,7 @@ def _failure(network: FlowNetwork, workload: FlowWorkload, a: PeerId, b: PeerId,
         no_arcs = np.zeros(0, dtype=np.int32)
         nothing = DeliveryGraphs(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64), no_arcs, no_arcs)
         return _Failure(a, b, left, arcs, flows, rest, nothing, problem_of(left, rest, nothing), _NOTHING, cut)
-    graphs = delivery_graphs(left, rest, k, find)
+    graphs = delivery_graphs(left, rest, k, ranking(in_use.ranking))
     problem = problem_of(left, rest, graphs)
     return _Failure(a, b, left, arcs, flows, rest, graphs, problem, balance(problem), cut)
 
@@ -108,20 +180,21 @@ def _still_connected(left: FlowNetwork, workload: FlowWorkload, a: PeerId, b: Pe
     return flows, workload.some(flows, kept)
 
 
-def _routes(
-    failure: _Failure, workload: FlowWorkload, graphs: DeliveryGraphs, shares: Floats, highest: float
-) -> RoutesAfterFailure:
-    local = _local(failure, workload, graphs, shares, highest)
-    if local is not None:
-        return local
+def _analyse(failure: _Failure, in_use: RoutesInUse) -> FailureAnalysis:
+    if failure.best.y > 1 + TIGHT:
+        raise ConfigError(_overload(failure, in_use.k))
+    least, routes = _move_crossing_flows(failure, in_use)
+    return FailureAnalysis(failure.best.y, least, routes)
+
+
+def _move_all_flows(failure: _Failure) -> RoutesAfterFailure:
     solution = least_usage(failure.problem, limit=failure.best.y * (1 + TIGHT)) or failure.best
     return _as_routes(failure, failure.flows, failure.graphs, solution)
 
 
-def _local(
-    failure: _Failure, workload: FlowWorkload, graphs: DeliveryGraphs, shares: Floats, highest: float
-) -> RoutesAfterFailure | None:
-    """Routes that move only flows across the failed link; None if a link or peer then has a load above `highest`."""
+def _move_crossing_flows(failure: _Failure, in_use: RoutesInUse) -> tuple[float, RoutesAfterFailure]:
+    """Routes that move only flows across the failed link, and the least load of such routes."""
+    workload, graphs, shares = in_use.workload, in_use.graphs, in_use.shares
     back = np.full(len(graphs.arcs) and int(graphs.arcs.max()) + 1, -1, dtype=np.int64)
     known = failure.arcs[failure.arcs < len(back)]
     back[known] = np.arange(len(failure.arcs))[failure.arcs < len(back)]
@@ -137,15 +210,13 @@ def _local(
     picked = chosen(failure.graphs, np.flatnonzero(np.isin(owners(failure.graphs.of_flow), mine)))
     candidates = picked._replace(of_flow=offsets(np.diff(failure.graphs.of_flow)[mine]))
     problem = problem_of(failure.network, failure.workload.some(mine), candidates)._replace(base=base)
-    limit = highest * (1 + TIGHT)
     if not len(mine):
         load = float((base / problem.capacity).max(initial=0.0))
-        return _as_routes(failure, mine, candidates, Solution(np.zeros(0), load, 0.0, 0)) if load <= limit else None
+        return load, _as_routes(failure, mine, candidates, Solution(np.zeros(0), load, 0.0, 0))
     best = balance(problem)
-    if best.y > limit:
-        return None
-    solution = least_usage(problem, limit=best.y * (1 + TIGHT)) or best
-    return _as_routes(failure, failure.flows[mine], candidates, solution)
+    fits = best.y <= (1 + TIGHT) ** 2
+    solution = (least_usage(problem, limit=best.y * (1 + TIGHT)) if fits else None) or best
+    return best.y, _as_routes(failure, failure.flows[mine], candidates, solution)
 
 
 def _as_routes(failure: _Failure, flows: Longs, graphs: DeliveryGraphs, solution: Solution) -> RoutesAfterFailure:

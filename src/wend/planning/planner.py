@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,8 +10,14 @@ from wend.model.compiled import compiled
 from wend.model.errors import ConfigError
 from wend.model.plan import Plan, PlanHeader
 from wend.planning.arrays import TOLERANCE, Floats, Ints, Longs, offsets, owners, tidy
-from wend.planning.delivery_graphs import DeliveryGraphs
-from wend.planning.failure_routes import SURVIVABLE, RoutesAfterFailure, routes_after_failures
+from wend.planning.delivery_graphs import DeliveryGraphs, Find
+from wend.planning.failure_routes import (
+    SURVIVABLE,
+    FailurePlanner,
+    RoutesAfterFailure,
+    RoutesInUse,
+    routes_after_failures,
+)
 from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import BITS, MESSAGES, FlowWorkload
 from wend.planning.graph_delays import graph_delays
@@ -19,12 +25,21 @@ from wend.planning.model_files import write_model
 from wend.planning.models import Goal, balance
 from wend.planning.partial_plan import most_valuable
 from wend.planning.path_ranking import BOTTLENECK_DISJOINT
-from wend.planning.path_ranking import ranking as ranking_of
 from wend.planning.plan_changes import running_graphs
 from wend.planning.problem import Problem, rows_of
 from wend.planning.problem_reduction import reduce
 from wend.planning.route_choice import Allocation, check_limits, choose_routes
 
+
+class PlanSearch(NamedTuple):
+    """The searches of a plan, which other processes can do."""
+
+    paths: Find | None = None
+    """By default, that of the ranking."""
+    failures: FailurePlanner = routes_after_failures
+
+
+IN_THIS_PROCESS = PlanSearch()
 UNITS = ("msg/s", "bit/s")
 SUFFIX = ("msgs", "bps")
 MILLISECONDS = 1e3
@@ -42,12 +57,14 @@ def make_plan(
     max_load: float = 1.0,
     running: Plan | None = None,
     model: Path | None = None,
+    search: PlanSearch = IN_THIS_PROCESS,
 ) -> Plan:
     """A plan that carries all flows. If none does: an error, or with `partial` the most valuable part that fits.
 
     Without `k` it has the least k with which everything fits. With `survive` it also carries the flows after the
     failure of that many links. While nothing fails, no load is above `max_load` of a capacity. The plan moves as few
-    flows of the `running` one as its goal allows. Its linear model is written to `model`.
+    flows of the `running` one as its goal allows. Its linear model is written to `model`. `search` gives the same plan
+    as the default.
     """
     check_limits(k, max_load)
     if survive not in SURVIVABLE:
@@ -56,8 +73,8 @@ def make_plan(
         raise ConfigError("a plan that survives failures carries everything: leave out --partial")
     old = None if running is None else running_graphs(running, network, workload)
     candidates, choice = choose_routes(
-        network, workload, goal, k, ranking=ranking, max_load=max_load, running=old
-    )  # fmt: skip
+        network, workload, goal, k, ranking=ranking, max_load=max_load, running=old, find=search.paths
+    )
     if model is not None:
         write_model(model, candidates, goal, max_load, rows_of(network), network.names)
     if choice is not None:
@@ -69,7 +86,7 @@ def make_plan(
         raise ConfigError(_does_not_fit(network, candidates.problem, candidates.k, max_load))
     after: list[RoutesAfterFailure] = []
     if survive:
-        after = routes_after_failures(network, workload, *used, candidates.k, ranking_of(ranking))
+        after = search.failures(RoutesInUse(network, workload, *used, candidates.k, ranking))
     joined, failed = _with_backups(used, after)
     one = Allocation(candidates.single, np.ones(len(workload)))
     plan = _plan(network, workload, goal, candidates.k, ranking, joined, one, choice is None, failed, max_load)

@@ -59,15 +59,14 @@ def choose_routes(
     ranking: str = BOTTLENECK_DISJOINT,
     max_load: float = 1.0,
     running: RunningGraphs | None = None,
+    find: Find | None = None,
 ) -> Choice:
-    """The best shares of the candidates of this k; with None, of the least k with which the workload fits."""
-    find = ranking_of(ranking)
+    """The best shares of the candidates of this k; with None, of the least k with which the workload fits. `find`
+    gives the same paths as the ranking."""
     if k is not None:
-        made = candidates(network, workload, k, find, running)
+        made = candidates(network, workload, k, find or ranking_of(ranking), running)
         return Choice(made, _allocation(made, goal, max_load, running))
-    if ranking == BOTTLENECK_DISJOINT:
-        find = PathSearch()
-    counter = _PathCounter(find)
+    counter = _PathCounter(find or (PathSearch() if ranking == BOTTLENECK_DISJOINT else ranking_of(ranking)))
     for least in range(1, MAX_K + 1):
         made = candidates(network, workload, least, counter.find, running)
         used = _allocation(made, goal, max_load, running)

@@ -4,6 +4,7 @@
 import json
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from wend.model.plan import Plan
     from wend.planning.flow_network import FlowNetwork
     from wend.planning.flow_workload import FlowWorkload
+    from wend.planning.planner import PlanSearch
     from wend.topology.graph import Overlay
 
 SHOWN = 10
@@ -105,6 +107,13 @@ def make(
     survive: Annotated[int, typer.Option(min=0, max=1, help="How many links may fail at a time: 0 or 1.")] = 0,
     model: ModelFile = None,
     ranking: Ranking = "bottleneck-disjoint",
+    master: Annotated[
+        str | None,
+        typer.Option(
+            help="Search paths and routes after failures on Spark, for maps of hundreds of peers: local[*], "
+            "spark://HOST:PORT or sc://HOST:PORT. The plan is the same."
+        ),
+    ] = None,
     peers: Peers = None,
     degree: Degree = None,
     seed: Seed = None,
@@ -127,18 +136,18 @@ def make(
     if out is not None:
         check_out(out, overwrite, str(workload or tables))
     if topology is None:
-        overlay = measured_links(str(tables), link_capacity)
-        network = _network(overlay, None, peer_capacity)
+        overlay, link_capacity = measured_links(str(tables), link_capacity), None
     else:
         overlay = overlay_of_flags(topology, peers, degree, seed)
-        network = _network(overlay, link_capacity, peer_capacity)
+    network = _network(overlay, link_capacity, peer_capacity)
     flows = _flows(workload, tables, network.names).with_deadline(by_default)
     begin = time.perf_counter()
     doing = _planning_status(f"planning {count_text(len(flows), 'flow')} on {network.peers} peers", quiet=as_json)
-    with stoppable("nothing was written"), doing, compiling():
+    searching = _search(master, flows, ranking, out)
+    with stoppable("nothing was written"), doing, compiling(), searching as search:
         plan = make_plan(
             network, flows, objective, most_k, ranking=ranking, partial=partial, survive=survive, max_load=max_load,
-            model=model,
+            model=model, search=search,
         )  # fmt: skip
     print_remarks((*overlay.remarks, *_unlimited_links(network)))
     if out is not None:
@@ -201,7 +210,7 @@ def show(
         try:
             check_file(path)
         except ConfigError as error:
-            raise ConfigError(f"{error}; choose another file with --out") from None
+            raise ConfigError(f"{error}; choose another file with --out", code=error.code) from None
     plan = read_plan(folder)
     write_text(path, picture(plan))
     if as_json:
@@ -244,6 +253,21 @@ def verify(
         raise typer.Exit(2)
 
 
+def _search(
+    master: str | None, flows: "FlowWorkload", ranking: str, out: Path | None
+) -> "AbstractContextManager[PlanSearch]":
+    """The search of a plan: in this process, or on Spark with its files beside the output."""
+    from wend.planning.planner import IN_THIS_PROCESS
+
+    if master is None:
+        return nullcontext(IN_THIS_PROCESS)
+    from wend.pipeline.plan_on_spark import plan_search
+    from wend.pipeline.spark.session import check_master
+
+    check_master(master)
+    return plan_search(master, flows, ranking, Path() if out is None else out.absolute().parent)
+
+
 def _flows(workload: Path | None, tables: str | None, names: tuple[str, ...]) -> "FlowWorkload":
     from wend.planning.flow_workload import read_workload
 
@@ -282,8 +306,6 @@ def _parse_rate(text: str, what: str) -> Rate:
 
 
 def _planning_status(what: str, *, quiet: bool) -> Any:
-    from contextlib import nullcontext
-
     console = message_console()
     return nullcontext() if quiet or not console.is_terminal else console.status(what)
 

@@ -394,7 +394,7 @@ def load(path: Path, *, insecure: bool = False, join: Sequence[str] = ()) -> Pee
         file = msgspec.structs.replace(file, join=(*file.join, *join))
         file.check()
     except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
+        raise ConfigError(f"{path}: {error}", code=error.code) from None
     # Files are relative to the file that names them, not to the folder in which the process was started.
     beside = {
         name: str(path.parent / place)

@@ -19,7 +19,6 @@ from pyspark.sql import DataFrame
 from wend.matching.batch_index import BatchIndex
 from wend.matching.filters import Filter
 from wend.pipeline.code_hash import code_hash
-from wend.pipeline.match.mapped_pickle import dump_mapped, load_mapped
 from wend.pipeline.match.match_input import attribute_batch, parse_filters
 from wend.pipeline.match.match_output import (
     BatchSize,
@@ -30,11 +29,12 @@ from wend.pipeline.match.match_output import (
 )
 from wend.pipeline.spark.arrow_schema import spark_schema
 from wend.pipeline.spark.task_progress import READ, report_rows
+from wend.pipeline.storage.mapped_pickle import dump_mapped, load_mapped
 
 BLOCK_ROWS = 50_000
 """Subscriptions per file. Small blocks let more tasks compile at once; large blocks mean fewer index lookups."""
 
-_BLOCK_PARTS = ("matching", "model", "pipeline/match/mapped_pickle.py")
+_BLOCK_PARTS = ("matching", "model", "pipeline/storage/mapped_pickle.py")
 """The sources that decide the content of a block."""
 
 Block = tuple[pa.Array, BatchIndex]

@@ -287,7 +287,7 @@ def read_domains(table: Mapping[str, Sequence[int | float]]) -> Domains:
         try:
             domains.append((name, NumberDomain(*ends)))
         except ConfigError as error:
-            raise ConfigError(f"the domain of {name}: {error}") from None
+            raise ConfigError(f"the domain of {name}: {error}", code=error.code) from None
     return tuple(domains)
 
 

@@ -102,7 +102,7 @@ def test_an_address_that_nobody_can_reach_gets_a_sentence(tmp_path: Path) -> Non
         Shipper(tmp_path / "nowhere", str(tmp_path))
     segment(tmp_path / "here", 1)
     (tmp_path / "file").write_text("")
-    with raises("invalid-setting", match=r"cannot ship telemetry: .*Not a directory"):
+    with raises("unwritable", match=r"cannot ship telemetry: .*Not a directory"):
         Shipper(tmp_path / "here", str(tmp_path / "file" / "x")).ship()
 
 

@@ -221,7 +221,7 @@ def read_grants(inline: Mapping[str, Grant], folder: Path | None) -> dict[str, G
             try:
                 grants[group] = _read_grant(group, table)
             except ConfigError as error:
-                raise ConfigError(f"{path}: {error}") from None
+                raise ConfigError(f"{path}: {error}", code=error.code) from None
     return grants
 
 

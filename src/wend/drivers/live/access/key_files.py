@@ -102,7 +102,7 @@ def read_folder(folder: Path) -> KeyFolder:
     except Untrusted as error:
         raise ConfigError(f"{folder / CERTIFICATE}: {error}") from None
     except ConfigError as error:
-        raise ConfigError(f"{folder / CERTIFICATE}: {error}") from None
+        raise ConfigError(f"{folder / CERTIFICATE}: {error}", code=error.code) from None
     tokens = {token.hash: token for token in read_tokens(folder / TOKENS)}
     return KeyFolder(folder, credentials, verifier, tokens)
 
