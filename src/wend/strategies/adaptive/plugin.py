@@ -93,7 +93,7 @@ class Adaptive(Routing):
         self._shared_risk: SharedRisk | None = None
         """None if no underlay paths of links are known."""
         self._traced = False
-        self._taken = ForwardedCopies()
+        self._forwarded = ForwardedCopies()
 
     @property
     def routes(self) -> RouteTable | None:
@@ -119,7 +119,7 @@ class Adaptive(Routing):
     def _on_arrived(self, now: Nanos, packet: Arrived, view: View) -> list[PluginEffect]:
         dests, ranks = packet.dests, packet.ranks
         if packet.sender != view.me and view.me not in packet.path:
-            dests, ranks = self._taken.record(packet.event.id, dests, ranks)
+            dests, ranks = self._forwarded.record(packet.event.id, dests, ranks)
         on = []
         if dests:
             ranks = ranks or (0,) * len(dests)
@@ -266,7 +266,7 @@ class Adaptive(Routing):
     def _hand_back(self, packet: Packet, stuck: list[tuple[PeerId, int]], view: View) -> list[PluginEffect]:
         """Hand a packet back for the destinations to which every link was tried."""
         dests, ranks = tuple([dest for dest, _ in stuck]), tuple([rank for _, rank in stuck])
-        self._taken.give_back(packet.event.id, dests)
+        self._forwarded.give_back(packet.event.id, dests)
         return [return_upstream(packet.event, packet.born_ns, dests, ranks, packet.path, view)]
 
     def _possible_causes(self, now: Nanos, view: View) -> list[Parts]:
