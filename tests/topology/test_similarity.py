@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.topology.placements import overlays, placed, placements, row
 from wend.model.errors import ConfigError
-from wend.model.paths import shared
+from wend.model.paths import count_shared_routers
 from wend.studies.quist.similarity import discovery, similarity
 from wend.topology.link_overlap import meeting_routers, neighbours_that_meet, overlaps, shared_routers
 from wend.topology.overlays import chain, choose_landmarks, choose_traced, landmark, landmark_tree, scattered
@@ -162,7 +162,7 @@ def test_q_is_the_size_of_the_intersection(data: st.DataObject) -> None:
     overlay = data.draw(overlays(placement))
     found = overlaps(placement, overlay).toarray()
     paths = [placement.path(link.a, link.b) for link in overlay.links]
-    assert found.tolist() == [[shared(one, other) for other in paths] for one in paths]
+    assert found.tolist() == [[count_shared_routers(one, other) for other in paths] for one in paths]
 
 
 def test_links_of_one_peer_meet_if_they_share_more_than_its_router() -> None:

@@ -17,7 +17,7 @@ import msgspec
 from wend.lab import emulator, namespaces
 from wend.lab.address_plan import LabNode, check_name, lab_of
 from wend.model.errors import LabError
-from wend.model.files import written
+from wend.model.files import write_atomically
 from wend.topology.graph import Overlay, OverlayLink
 
 RUN = Path("/run/wend-lab")
@@ -83,7 +83,7 @@ def _down(name: str) -> str:
 
 
 def save(folder: Path, state: LabState) -> None:
-    with written(folder / _STATE) as draft:
+    with write_atomically(folder / _STATE) as draft:
         draft.write_bytes(msgspec.json.encode(state))
 
 

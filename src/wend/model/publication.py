@@ -47,7 +47,7 @@ class Publication(msgspec.Struct, frozen=True, gc=False):
             raise Refused(f"a ttl must be above 0, got {self.ttl_ns} ns", code="invalid-event")
 
 
-def as_publication(
+def make_publication(
     attributes: Attributes,
     payload: bytes = b"",
     headers: Headers | None = None,

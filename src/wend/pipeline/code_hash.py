@@ -15,7 +15,7 @@ from hashlib import blake2b
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-from wend.model.version import core
+from wend.model.version import core_build
 from wend.strategies.registry import home
 
 PARTS = (
@@ -40,7 +40,7 @@ def code_hash(parts: tuple[str, ...] = PARTS) -> str:
         for name, source in sources:
             digest.update(f"{name}\0{len(source)}\0".encode())
             digest.update(source)
-    return digest.hexdigest() + (COMPILED if core() == "compiled" else "")
+    return digest.hexdigest() + (COMPILED if core_build() == "compiled" else "")
 
 
 def outside(strategy: str) -> list[tuple[str, bytes]]:

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from wend.model.error_text import misfit
+from wend.model.error_text import describe_schema_error
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.fault_settings import Outages, Partitions, Spread
@@ -209,7 +209,7 @@ def read_faults(path: Path, overlay: Overlay) -> Intervals:
         raise ConfigError(f"cannot read {path}: there is no such file")
     why = "it is not Parquet, or it is truncated"
     try:
-        why = misfit(parquet.read_schema(path), schema("faults"))
+        why = describe_schema_error(parquet.read_schema(path), schema("faults"))
         rows = parquet.read_table(path, schema=schema("faults")).to_pylist()
     except (ArrowException, OSError):
         raise ConfigError(f"{path} is not a table of faults: {why}") from None

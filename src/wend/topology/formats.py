@@ -106,15 +106,19 @@ def _node(underlay: Underlay, router: int) -> dict[str, Any]:
     spot = {} if math.isnan(x) else {"x": x, "y": y}
     kind = RouterKind(int(underlay.router_kind[router])).name.lower()
     about = {"label": underlay.names[router], "kind": kind, "domain": int(underlay.domain[router]), **spot}
-    return about | _stated(underlay.router_capacity[router])
+    return about | _capacity_attribute(underlay.router_capacity[router])
 
 
 def _edge(underlay: Underlay, link: int) -> dict[str, Any]:
     kind = LinkKind(int(underlay.link_kind[link])).name.lower()
-    return {"kind": kind, "delay_ms": int(underlay.delay_ns[link]) / MS, **_stated(underlay.link_capacity[link])}
+    return {
+        "kind": kind,
+        "delay_ms": int(underlay.delay_ns[link]) / MS,
+        **_capacity_attribute(underlay.link_capacity[link]),
+    }
 
 
-def _stated(capacity: Capacity) -> dict[str, str]:
+def _capacity_attribute(capacity: Capacity) -> dict[str, str]:
     text = capacity_text(capacity)
     return {"capacity": text} if text else {}
 

@@ -24,7 +24,7 @@ import msgspec
 from wend.drivers.world import World
 from wend.lab.address_plan import link_costs
 from wend.lab.bench.delivery_log import read_stamp
-from wend.lab.emulated_network import Lab
+from wend.lab.lab import Lab
 from wend.model.events import PeerId
 from wend.topology import paths
 

@@ -14,7 +14,7 @@ from itertools import combinations
 
 import msgspec
 
-from wend.model.paths import Path, shared
+from wend.model.paths import Path, count_shared_routers
 from wend.model.units import Nanos
 
 RouterPath = tuple[int | str, ...]
@@ -43,8 +43,8 @@ def choose_parents(candidates: Sequence[Sequence[ParentCandidate]]) -> tuple[int
 def objective(candidates: Sequence[Sequence[ParentCandidate]], chosen: Sequence[int]) -> int:
     """The sum that `choose_parents` minimises, for a choice of one candidate in each tree."""
     parents = [offered[index] for offered, index in zip(candidates, chosen, strict=True) if index >= 0]
-    between = sum(shared(one.path, other.path) for one, other in combinations(parents, 2))
-    return between + sum(shared(one.path, path) for one in parents for path in one.neighbour_paths)
+    between = sum(count_shared_routers(one.path, other.path) for one, other in combinations(parents, 2))
+    return between + sum(count_shared_routers(one.path, path) for one in parents for path in one.neighbour_paths)
 
 
 class RouterBits:

@@ -17,7 +17,7 @@ USUAL = Qos()
 class LocalSubscriptions:
     """The subscriptions of one peer, by number."""
 
-    __slots__ = ("_grouped", "_index", "_me", "_qos", "_texts", "_unannounced", "by_topic", "plain", "summary")
+    __slots__ = ("_grouped", "_index", "_me", "_qos", "_texts", "_unannounced", "has_only_topics", "plain", "summary")
 
     def __init__(self, me: PeerId) -> None:
         self._me = me
@@ -27,7 +27,7 @@ class LocalSubscriptions:
         self._grouped = 0
         self._unannounced: dict[int, None] = {}
         self._index: Index[int] = Index()
-        self.by_topic = True
+        self.has_only_topics = True
         """Whether all filters have the form `topic = '…'`."""
         self.plain = True
         """Whether all subscriptions are announced, and none belongs to a queue group."""
@@ -95,7 +95,7 @@ class LocalSubscriptions:
 
     def _update_properties(self) -> None:
         """Update the properties that are read for every event."""
-        self.by_topic = self._index.by_topic
+        self.has_only_topics = self._index.has_only_topics
         self.plain = not self._unannounced and not self._grouped
 
     def match(self, attributes: Attributes) -> tuple[int, ...]:
