@@ -112,7 +112,7 @@ class SimpyModel:
 
     def _link(self, here: int, there: int, ack: simpy.Event, packet: Any) -> Iterator[Any]:
         link = self.world.overlay.link(here, there)
-        if self.world.faults.up(link, self.env.now):
+        if self.world.faults.is_up(link, self.env.now):
             yield self.env.timeout(self.world.overlay.links[link].delay_ns)
             self._inboxes[there].put((here, ack, packet))
 

@@ -15,7 +15,8 @@ from wend.studies.quist.similarity import discovery, similarity
 from wend.topology.link_overlap import meeting_routers, neighbours_that_meet, overlaps, shared_routers
 from wend.topology.overlays import chain, choose_landmarks, choose_traced, landmark, landmark_tree, scattered
 from wend.topology.placement import Placement
-from wend.topology.underlay import Draft, LinkKind, RouterKind
+from wend.topology.underlay import LinkKind, RouterKind
+from wend.topology.underlay_builder import UnderlayBuilder
 
 
 def test_the_thesis_examples_of_hop_ratio_and_path_match() -> None:
@@ -135,12 +136,12 @@ def test_overlays_are_drawn_by_name() -> None:
 
 def star() -> Placement:
     """Four access routers around one in the middle, a peer on each."""
-    draft = Draft("star")
+    builder = UnderlayBuilder("star")
     for _ in range(5):
-        draft.router(RouterKind.ACCESS, 0)
+        builder.add_router(RouterKind.ACCESS, 0)
     for leaf in range(1, 5):
-        draft.link(0, leaf, LinkKind.INNER, 100 + leaf)
-    return Placement(draft.done(), [1, 2, 3, 4])
+        builder.add_link(0, leaf, LinkKind.INNER, 100 + leaf)
+    return Placement(builder.build(), [1, 2, 3, 4])
 
 
 def test_two_links_through_one_router_share_it() -> None:

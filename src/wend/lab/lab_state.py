@@ -57,7 +57,7 @@ def folder_of(name: str) -> Path:
 
 
 @contextmanager
-def making(name: str) -> Iterator[Path]:
+def new_lab_folder(name: str) -> Iterator[Path]:
     """Create the folder of a new lab and hold its lock during the body. If the body fails, remove the lab."""
     folder = folder_of(name)
     try:

@@ -29,7 +29,7 @@ ON_LINKS = ("corruption", "reordering", "delay", "congestion", "partition")
 
 
 class Faults(Protocol):
-    def up(self, component: int, now: Nanos) -> bool: ...
+    def is_up(self, component: int, now: Nanos) -> bool: ...
 
     def outages(self) -> Iterator[Outage]:
         """All outages, ordered by start and component."""
@@ -54,7 +54,7 @@ class PerSecond:
         self._drawn = drawn
         self._down = [drawn[:, component].tobytes() for component in range(components)]
 
-    def up(self, component: int, now: Nanos) -> bool:
+    def is_up(self, component: int, now: Nanos) -> bool:
         second = now // SECOND
         return second >= self._seconds or not self._down[component][second]
 
@@ -83,7 +83,7 @@ class Intervals:
             elif until > start:
                 edges += [start, until]
 
-    def up(self, component: int, now: Nanos) -> bool:
+    def is_up(self, component: int, now: Nanos) -> bool:
         return bisect_right(self._edges[component], now) % 2 == 0
 
     def outages(self) -> Iterator[Outage]:

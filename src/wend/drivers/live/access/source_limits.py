@@ -8,7 +8,7 @@ limits, since its users are on this machine.
 from collections.abc import Callable
 from typing import Final
 
-from wend.security.token_buckets import LOOPBACK, SourceBuckets, TokenBucket, source_of
+from wend.security.token_buckets import LOOPBACK, SourceBuckets, TokenBucket, source_network
 
 MAX_WAITING: Final = 256
 """The most connections of strangers, from all sources."""
@@ -41,7 +41,7 @@ class StrangerLimits:
 
     def admit(self, host: str) -> str | None:
         """The source of a new connection, to be passed to `release` later; None if it may not connect."""
-        source = source_of(host)
+        source = source_network(host)
         if self._exempt_loopback and source == LOOPBACK:
             return source
         now_s = self._clock_s()
