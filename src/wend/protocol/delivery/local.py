@@ -47,25 +47,8 @@ class LocalDelivery:
     """Delivers events to local subscriptions, and handles publications, advertisements and subscriptions."""
 
     __slots__ = (
-        "_began",
-        "_config",
-        "_interest",
-        "_last",
-        "_me",
-        "_order",
-        "_reliability",
-        "_remembers",
-        "_route",
-        "_seen",
-        "_sequence",
-        "_special",
-        "_store",
-        "_timers",
-        "_unannounced",
-        "_view",
-        "durable",
-        "groups",
-        "pending",
+        "_began", "_config", "_interest", "_last", "_me", "_order", "_reliability", "_remembers", "_route", "_seen",
+        "_sequence", "_special", "_store", "_timers", "_unannounced", "_view", "durable", "groups", "pending",
     )  # fmt: skip
 
     def __init__(
@@ -308,6 +291,20 @@ class LocalDelivery:
             for (subscription, deadline), entry in zip(durable, entries, strict=True):
                 later.append(HeldDelivery(event, born, subscription, deadline, entry))
         return tuple(at_once), later
+
+    def deliver_late(self, now: Nanos, effect: Deliver, effects: Effects) -> None:
+        """Deliver an event that has waited in the driver, unless it has expired meanwhile."""
+        number, position, age_ns = effect.subscription.number, effect.position, effect.age_ns
+        special = self._special.get(number)
+        if position and not self.durable.is_in_flight(number, position):
+            return  # the client has left, and the event waits for the next one
+        if not effect.event.is_expired(age_ns) and not (special and is_late(special.qos, effect.deadline_ns, age_ns)):
+            effects.append(effect)
+        elif position:
+            self.durable.expire(now, number, position, effects)
+        else:
+            effects.append(Drop(effect.event.id, (self._me,), "expired"))
+            effects.append(Missed(effect.subscription, {"expired": 1}))
 
     def _in_order(self) -> PublisherOrder:
         if self._order is None:
