@@ -92,10 +92,10 @@ class LocalDelivery:
         self._last: dict[PeerId, int] | None = None
         """By peer with ordered subscribers: the sequence number of the last event for it; None before the first one."""
 
-    def begin(self, now: Nanos) -> None:
+    def begin(self, now: Nanos, *, restarted: bool) -> None:
         self._began = now
         if self.pending is not None:
-            self.pending.begin(now)
+            self.pending.begin(now, restarted=restarted)
 
     def recall(self, id_: EventId) -> None:
         """Mark an event that an earlier incarnation delivered as a duplicate."""
@@ -209,8 +209,11 @@ class LocalDelivery:
         if event.groups and self.groups.pass_on(now, event, born, wanted, effects) and not wanted:
             self._mark_delivered(event, effects)
             return
-        if pending is not None and pending.hold_if_early(now, event, born, bool(wanted), effects):
-            return
+        if pending is not None:
+            at_once = pending.hold_if_early(now, event, born, wanted, self.durable.backlogs, effects)
+            if at_once is None:
+                return
+            wanted = at_once
         if self._special or self._order is not None or event.ttl_ns is not None or not wanted:
             self._hand(now, event, born, wanted, effects)
             return
