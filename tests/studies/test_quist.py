@@ -21,7 +21,7 @@ from wend.studies.claims import load_claims
 from wend.studies.quist.construction import build_trees, form_overlay, link_weights
 from wend.studies.quist.joint_reliability import joint_reliability
 from wend.studies.quist.study import QUIST, K
-from wend.studies.quist.timed import TIMED_METRICS, TimedTrial, run_timed
+from wend.studies.quist.timed_failures import TIMED_METRICS, TimedTrial, run_timed
 from wend.studies.quist.tree_forwarding import Publications, draw_workload, publish
 from wend.studies.quist.trials import (
     FOREST_METRICS,

@@ -33,7 +33,7 @@ from wend.strategies.dmm.messages import (
     UnwantInSpace,
     WantInSpace,
 )
-from wend.strategies.dmm.spaces import place
+from wend.strategies.dmm.spaces import region_name
 from wend.strategies.ring.key_based import Entry, EntryId
 
 BOTH = ["dmm", "dmm-ar"]
@@ -108,7 +108,7 @@ def test_after_a_crash_events_arrive_again(strategy: str, delegation: int, hop_a
     net = with_everybody(strategy, delegation=delegation, hop_acks=hop_acks)
     net.run(31.0)  # replicas know where entries came from
     root = ("a", "b", "c") if strategy == "dmm" else ("a",)
-    net.crash(net.owner(place(root, "")))
+    net.crash(net.owner(region_name(root, "")))
     net.detect()
     net.run(31.0)
     net.publish(next(iter(net.peers)), INSIDE)
@@ -121,7 +121,7 @@ def test_after_a_crash_events_arrive_again(strategy: str, delegation: int, hop_a
 def test_a_replica_takes_over_at_once(strategy: str) -> None:
     net = with_everybody(strategy)
     net.run(31.0)
-    net.crash(net.owner(place(("a", "b", "c") if strategy == "dmm" else ("a",), "")))
+    net.crash(net.owner(region_name(("a", "b", "c") if strategy == "dmm" else ("a",), "")))
     net.sent.clear()
     net.detect()
     net.run(1.0)
@@ -155,7 +155,7 @@ def test_peers_that_join_take_over_regions(strategy: str, delegation: int) -> No
 def test_a_dead_hop_is_avoided_before_anybody_notices(strategy: str) -> None:
     net = with_everybody(strategy, tree_cache=False)
     net.run(31.0)
-    owner = net.owner(place(("a", "b", "c") if strategy == "dmm" else ("c",), "0000"))
+    owner = net.owner(region_name(("a", "b", "c") if strategy == "dmm" else ("c",), "0000"))
     net.crash(owner)
     net.publish(next(iter(net.peers)), INSIDE)
     net.run(10.0)

@@ -14,7 +14,7 @@ from wend.model.events import Attributes, PeerId
 from wend.model.keys import key_of
 from wend.strategies.dmm.cache import TreeCache
 from wend.strategies.dmm.messages import UP, SeekLeaf, ToCachedLeaf, ToLeaves, TreeInfo
-from wend.strategies.dmm.spaces import attribute_roots, global_space, place, read_domains
+from wend.strategies.dmm.spaces import attribute_roots, global_space, read_domains, region_name
 
 BOTH = ["dmm", "dmm-ar"]
 PLACES = ["last", "publisher", "every-arrival"]
@@ -71,7 +71,7 @@ def first_region(strategy: str, attributes: Attributes) -> str:
     domains = read_domains(DOMAINS)
     spaces = global_space(domains) if strategy == "dmm" else attribute_roots(domains)
     space = spaces[space_of(strategy)]
-    return place(space.name, space.code(space.box_of_event(attributes)))
+    return region_name(space.name, space.code(space.box_of_event(attributes)))
 
 
 def far_publisher(net: Conversation, strategy: str) -> tuple[PeerId, PeerId]:
@@ -81,7 +81,7 @@ def far_publisher(net: Conversation, strategy: str) -> tuple[PeerId, PeerId]:
         path = [publisher]
         while (hop := net.peers[path[-1]].view.membership.next_hop(key)) != path[-1]:  # type: ignore[attr-defined]
             path.append(hop)
-        if len(path) > 2 and net.owner(place(space_of(strategy), "")) != path[-2]:
+        if len(path) > 2 and net.owner(region_name(space_of(strategy), "")) != path[-2]:
             return publisher, path[-2]
     raise AssertionError("every peer is next to the owner")
 
@@ -91,7 +91,7 @@ def test_the_leaf_informs_the_last_peer_before_the_walk(strategy: str) -> None:
     net = Conversation(strategy)
     publisher, last = far_publisher(net, strategy)
     net.event(publisher, WALK)
-    root = net.owner(place(space_of(strategy), ""))
+    root = net.owner(region_name(space_of(strategy), ""))
     assert net.informed(space_of(strategy)) == [last] != [publisher]
     assert [each.sender for each in net.of(TreeInfo) if each.body.space == space_of(strategy)] == [root]
     net.event(publisher, WALK)  # now from there straight to the leaf
@@ -111,7 +111,7 @@ def test_the_leaf_informs_the_peer_of_the_publisher(strategy: str) -> None:
     (seek,) = net.seeks(space_of(strategy))
     assert (seek.sender, seek.receiver, seek.body.cached) == (
         publisher,
-        net.owner(place(space_of(strategy), "")),
+        net.owner(region_name(space_of(strategy), "")),
         True,
     )
     net.check()
@@ -120,7 +120,7 @@ def test_the_leaf_informs_the_peer_of_the_publisher(strategy: str) -> None:
 @pytest.mark.parametrize("where", PLACES)
 def test_an_event_that_did_not_walk_fills_no_cache(where: str) -> None:
     net = Conversation("dmm", tree_cache_place=where)
-    root = net.owner(place(("a", "b", "c"), ""))
+    root = net.owner(region_name(("a", "b", "c"), ""))
     publisher = next(peer for peer in net.peers if peer not in (root, 3))
     net.event(publisher, NO_WALK)
     assert net.informed(("a", "b", "c")) == ([publisher] if where == "every-arrival" else [])
@@ -163,9 +163,9 @@ def test_a_stale_leaf_still_leads_to_an_active_one(strategy: str, where: str) ->
     """A peer believes that another peer owns an active leaf below the root. It does not, and there is none."""
     net = Conversation(strategy, tree_cache_place=where)
     space, code = space_of(strategy), first_region(strategy, WALK).split("|")[1][:2]
-    root = net.owner(place(space, ""))
+    root = net.owner(region_name(space, ""))
     publisher = next(peer for peer in net.peers if peer not in (root, 3))
-    wrong = next(peer for peer in net.peers if peer not in (root, publisher, net.owner(place(space, code))))
+    wrong = next(peer for peer in net.peers if peer not in (root, publisher, net.owner(region_name(space, code))))
     net.say(wrong, publisher, TreeInfo(space, code))
     net.event(publisher, WALK)
     first = net.seeks(space)[0]
@@ -230,7 +230,7 @@ def test_entries_go_straight_to_a_remembered_leaf(delegation: int) -> None:
 
 def test_the_detour_to_the_space_without_attributes_is_one_message_and_counted() -> None:
     net = Conversation("dmm-ar")
-    owner = net.owner(place((), ""))
+    owner = net.owner(region_name((), ""))
 
     def detour(publisher: PeerId) -> int:
         net.event(publisher, WALK)

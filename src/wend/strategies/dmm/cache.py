@@ -12,7 +12,7 @@ from wend.model.events import Event, PeerId
 from wend.model.units import Nanos
 from wend.protocol.plugins import Timer
 from wend.strategies.dmm.messages import FromLeaves, Reply, ToCachedLeaf, ToLeaves, TreeInfo, WantInSpace
-from wend.strategies.dmm.search_trees import SearchNode
+from wend.strategies.dmm.search_nodes import SearchNode
 from wend.strategies.dmm.settings import DmmSettings
 from wend.strategies.dmm.spaces import SpaceName, Spaces
 from wend.strategies.ring.key_based import Entry, EntryId
@@ -150,7 +150,7 @@ class Shortcuts:
         self._spaces = spaces
         self._leaves: dict[EntryId, tuple[SpaceName, str, Entry]] = {}
 
-    def take(self, now: Nanos, message: WantInSpace) -> tuple[list[Outgoing], tuple[Entry, ...]]:
+    def split(self, now: Nanos, message: WantInSpace) -> tuple[list[Outgoing], tuple[Entry, ...]]:
         """The messages for leaves that this peer remembers, and the entries for the next hop."""
         name = message.space
         if not name or not self._spaces.publishes_in(name):

@@ -33,7 +33,7 @@ class SpacePaths(PlacePaths[SpaceName]):
     def renewal(self, place: SpaceName, ids: tuple[EntryId, ...]) -> RenewInSpace:
         return RenewInSpace(place, ids)
 
-    def hear(
+    def add_from(
         self, now: Nanos, space: SpaceName, hop: PeerId | None, sender: PeerId, entries: Sequence[Entry], joined: bool
     ) -> list[Outgoing | Refuse]:
         """Add the entries of a peer. At the owner of the root, other peers' entries go to the leaves only."""

@@ -39,6 +39,7 @@ from wend.protocol.plugins import (
     View,
 )
 from wend.strategies.dmm.cache import LeafUsers, Shortcuts, TreeCache
+from wend.strategies.dmm.chains import Chains
 from wend.strategies.dmm.messages import (
     DOWN,
     FINDING_TREE,
@@ -62,14 +63,16 @@ from wend.strategies.dmm.messages import (
     WantInSpace,
 )
 from wend.strategies.dmm.paths import SpacePaths
-from wend.strategies.dmm.search_trees import Chains, NodeKey, SearchNode, SearchTrees, SpaceReplicas
+from wend.strategies.dmm.replicas import SpaceReplicas
+from wend.strategies.dmm.search_nodes import NodeKey, SearchNode
+from wend.strategies.dmm.search_trees import SearchTrees
 from wend.strategies.dmm.settings import DmmSettings
 from wend.strategies.dmm.spaces import SpaceName, Spaces, attribute_roots, global_space, read_domains
 from wend.strategies.ring.bounded import Seen
 from wend.strategies.ring.key_based import LAST_TRIES, MAX_HOPS, Entry, KeyBasedInterest
 from wend.strategies.ring.reverse_paths import Outgoing
 
-CAST = 1024
+MAX_FORWARDED = 1024
 """How many pairs of an event and a space a peer remembers, to send the event on once."""
 
 
@@ -90,7 +93,7 @@ class Dmm(KeyBasedInterest):
         self._cache = TreeCache(settings.tree_expiry_ns)
         self._users = LeafUsers(self.me, self._cache, settings, self._spaces)
         self._shortcuts = Shortcuts(self.me, self._cache, self._spaces)
-        self._cast = Seen(CAST)
+        self._forwarded = Seen(MAX_FORWARDED)
         self._detours = 0
 
     def status(self) -> dict[str, int]:
@@ -112,40 +115,40 @@ class Dmm(KeyBasedInterest):
     # ---------------------------------------------------------------- subscriptions
 
     def on_subscribed(self, now: Nanos, entry: Entry, filter_: Filter) -> None:
-        self._hear(now, self.me, WantInSpace(self._spaces.home(filter_), (entry,)))
+        self._handle_interest(now, self.me, WantInSpace(self._spaces.home(filter_), (entry,)))
 
     def on_unsubscribed(self, now: Nanos, entry: Entry, filter_: Filter) -> None:
-        self._hear(now, self.me, UnwantInSpace(self._spaces.home(filter_), (entry,)))
+        self._handle_interest(now, self.me, UnwantInSpace(self._spaces.home(filter_), (entry,)))
 
-    def _hear(self, now: Nanos, sender: PeerId, message: Any) -> None:
+    def _handle_interest(self, now: Nanos, sender: PeerId, message: Any) -> None:
         """Handle a message about subscriptions, from another peer or from a part of this one."""
         match message:
             case WantInSpace(space, entries):
-                hop = self._hop(space)
-                self._say(now, self._paths.hear(now, space, hop, sender, entries, self.ring.joined))
+                hop = self._next_hop(space)
+                self._carry_out(now, self._paths.add_from(now, space, hop, sender, entries, self.ring.joined))
             case RenewInSpace(space, ids):
                 unknown = self._trees.renew(now, space, sender, self._paths.renew(now, space, sender, ids))
                 if unknown:
                     self.send(sender, UnknownInSpace(space, tuple(unknown)))
             case UnknownInSpace(space, ids):
-                self._say(now, self._paths.on_unknown(space, sender, ids))
+                self._carry_out(now, self._paths.on_unknown(space, sender, ids))
             case UnwantInSpace(space, entries):
-                self._say(now, self._paths.remove(space, sender, [entry.id for entry in entries]))
+                self._carry_out(now, self._paths.remove(space, sender, [entry.id for entry in entries]))
                 if sender != self.me:
-                    self._say(now, self._trees.handle(now, FromLeaves(space, "", sender, entries)))
-                self._say(now, self._shortcuts.withdraw(self._paths.tables, [entry.id for entry in entries]))
+                    self._carry_out(now, self._trees.handle(now, FromLeaves(space, "", sender, entries)))
+                self._carry_out(now, self._shortcuts.withdraw(self._paths.tables, [entry.id for entry in entries]))
             case ToLeaves() | ToCachedLeaf() | FromLeaves() | GrowNode() | ChildActive():
                 self._route(now, message)
             case LeafBranches():
-                self._replicas.learn(message)
+                self._replicas.store(message)
             case TellAgain(space) if space in self._paths.tables:
                 if space and self._users.follow_paths:
                     self._cache.forget(space)  # its entries went directly to the former owner
-                hop = self._hop(space)
+                hop = self._next_hop(space)
                 is_new = hop != self._paths.tables[space].next_hop
-                self._say(now, self._paths.move(space, hop) if is_new else self._paths.repeat(space))
+                self._carry_out(now, self._paths.move(space, hop) if is_new else self._paths.repeat(space))
 
-    def _say(self, now: Nanos, replies: Iterable[Reply]) -> None:
+    def _carry_out(self, now: Nanos, replies: Iterable[Reply]) -> None:
         """Send the messages of a part. This peer handles those for itself at once."""
         for reply in replies:
             if isinstance(reply, Refuse | Timer):
@@ -153,65 +156,65 @@ class Dmm(KeyBasedInterest):
             elif not isinstance(reply, Outgoing):
                 self._route(now, reply)
             elif reply.peer != self.me:
-                self._send_on(now, reply)
+                self._send_to_leaf_or_hop(now, reply)
             elif isinstance(reply.message, ToLeaves | FromLeaves):
-                self._say(now, self._trees.handle(now, reply.message))
+                self._carry_out(now, self._trees.handle(now, reply.message))
             else:
-                self._hear(now, self.me, reply.message)
+                self._handle_interest(now, self.me, reply.message)
 
-    def _send_on(self, now: Nanos, reply: Outgoing) -> None:
+    def _send_to_leaf_or_hop(self, now: Nanos, reply: Outgoing) -> None:
         """Send a message to the next hop, but entries directly to a leaf that this peer remembers."""
         if not isinstance(reply.message, WantInSpace) or not self._users.follow_paths:
             self.send(reply.peer, reply.message)
             return
-        direct, others = self._shortcuts.take(now, reply.message)
+        direct, others = self._shortcuts.split(now, reply.message)
         for peer, message in direct:
             self.send(peer, message)
         if others:
             self.send(reply.peer, WantInSpace(reply.message.space, others))
 
-    def _hop(self, space: SpaceName, code: str = "", avoid: Iterable[PeerId] = ()) -> PeerId | None:
+    def _next_hop(self, space: SpaceName, code: str = "", avoid: Iterable[PeerId] = ()) -> PeerId | None:
         """The next hop towards a region; None if this peer owns it."""
         hop = self.ring.next_hop(self._spaces[space].key(code), avoid)
         return None if hop == self.me else hop
 
     def _route(self, now: Nanos, message: Routed, avoid: Iterable[PeerId] = ()) -> None:
         """Send a message on to the peer that owns its region."""
-        hop = self._hop(message.space, message.code, avoid)
+        hop = self._next_hop(message.space, message.code, avoid)
         if hop is None:
-            self._say(now, self._trees.handle(now, message))
+            self._carry_out(now, self._trees.handle(now, message))
             node = self._trees.nodes.get((message.space, message.code))
             if node is not None and isinstance(message, ToLeaves | ToCachedLeaf):
-                self._say(now, self._users.inform_of_entries(now, node, message))
+                self._carry_out(now, self._users.inform_of_entries(now, node, message))
         elif message.route_hops < MAX_HOPS:
             self.send(hop, msgspec.structs.replace(message, route_hops=message.route_hops + 1))
 
     # ---------------------------------------------------------------- soft state
 
     def on_beacon(self, now: Nanos) -> None:
-        self._say(now, self._paths.leave_former_hops())
+        self._carry_out(now, self._paths.leave_former_hops())
         for space in list(self._paths.tables):
-            self._say(now, self._paths.expire(now, space))
+            self._carry_out(now, self._paths.expire(now, space))
         self._follow_hops(now)
         for space in self._paths.tables:
-            self._say(now, self._paths.renewals(space))
+            self._carry_out(now, self._paths.renewals(space))
         for node in list(self._trees.nodes.values()):
-            self._say(now, self._trees.refresh(now, node))
+            self._carry_out(now, self._trees.refresh(now, node))
             if node.key in self._trees.nodes:
                 self._replicate(now, node)
-        self._say(now, self._shortcuts.withdraw(self._paths.tables))
+        self._carry_out(now, self._shortcuts.withdraw(self._paths.tables))
         self._cache.expire(now)
 
     def on_ownership_changed(self, now: Nanos) -> None:
         for key, message in list(self._replicas.regions.items()):
-            if self._hop(*key) is None:
+            if self._next_hop(*key) is None:
                 del self._replicas.regions[key]
-                self._say(now, self._trees.take_over(now, key, message.split))
-                self._say(now, [Outgoing(peer, TellAgain(message.space)) for peer in message.peers])
+                self._carry_out(now, self._trees.take_over(now, key, message.split))
+                self._carry_out(now, [Outgoing(peer, TellAgain(message.space)) for peer in message.peers])
         self._follow_hops(now)
         for node in list(self._trees.nodes.values()):
-            if self._hop(*node.key) is not None:
-                self._say(now, self._trees.hand_over(node))
+            if self._next_hop(*node.key) is not None:
+                self._carry_out(now, self._trees.hand_over(node))
             else:
                 self._replicate(now, node)
 
@@ -221,23 +224,23 @@ class Dmm(KeyBasedInterest):
             table = self._paths.tables.get(space)
             if table is None:
                 continue  # a message of this peer to itself has removed the last entry
-            hop = self._hop(space)
+            hop = self._next_hop(space)
             if hop != table.next_hop:
-                self._say(now, self._paths.move(space, hop))
+                self._carry_out(now, self._paths.move(space, hop))
             elif hop is None and self.ring.joined:
                 unknown = self._trees.renew(now, space, self.me, table.onward_ids)
-                self._say(now, self._paths.repeat(space, unknown))
+                self._carry_out(now, self._paths.repeat(space, unknown))
 
     def _replicate(self, now: Nanos, node: SearchNode) -> None:
-        self._say(now, self._replicas.tell(node, self.ring.replicas(self._settings.tree_replicas)))
+        self._carry_out(now, self._replicas.update(node, self.ring.replicas(self._settings.tree_replicas)))
 
     # ---------------------------------------------------------------- events find the leaf
 
     def on_published(self, now: Nanos, event: Event, born_ns: Nanos) -> None:
-        for name in self._spaces.of_event(event.attributes):
+        for name in self._spaces.spaces_of_event(event.attributes):
             space = self._spaces[name]
             code = space.code(space.box_of_event(event.attributes))
-            self._down(now, name, event, born_ns, 0)
+            self._send_down(now, name, event, born_ns, 0)
             self._find_tree(now, SeekLeaf(name, code, event, 0, 0, FINDING_TREE, False, 0), born_ns)
 
     def _find_tree(self, now: Nanos, message: SeekLeaf, born_ns: Nanos, sender: PeerId | None = None) -> None:
@@ -283,11 +286,13 @@ class Dmm(KeyBasedInterest):
             node = self._trees.nodes.get((name, code))
             if node is not None:
                 if node.leaf is not None:
-                    self._say(now, self._users.inform_of_event(now, node, event, state != FINDING_TREE, last, cached))
-                self._at_node(now, node, event, born_ns, message.hops, last)
+                    self._carry_out(
+                        now, self._users.inform_of_event(now, node, event, state != FINDING_TREE, last, cached)
+                    )
+                self._reach_node(now, node, event, born_ns, message.hops, last)
                 return
             if not name and not cached:
-                self._say(now, self._users.tell_empty_space(event))
+                self._carry_out(now, self._users.tell_empty_space(event))
             if state == DOWN or not code:
                 return  # nobody wants it here
             code, state, cached, route_hops = code[:-1], UP, False, 0
@@ -297,7 +302,7 @@ class Dmm(KeyBasedInterest):
             self._detours += 1
         self.send(peer, message)
 
-    def _at_node(
+    def _reach_node(
         self, now: Nanos, node: SearchNode, event: Event, born_ns: Nanos, hops: int, last: PeerId | None = None
     ) -> None:
         if node.leaf is not None:
@@ -310,22 +315,22 @@ class Dmm(KeyBasedInterest):
     def _match(self, now: Nanos, node: SearchNode, event: Event, born_ns: Nanos, hops: int) -> None:
         """Send an event from an active leaf back along the paths of the entries that match."""
         name = node.space.name
-        if node.leaf is None or not self._cast.add((name, node.code, event.id)):
+        if node.leaf is None or not self._forwarded.add((name, node.code, event.id)):
             return
-        for peer in node.leaf.towards(event.attributes):
+        for peer in node.leaf.matching_peers(event.attributes):
             if peer == self.me:
-                self._down(now, name, event, born_ns, hops)
+                self._send_down(now, name, event, born_ns, hops)
             else:
                 self.send(peer, DownPath(name, event, now - born_ns, hops + 1), LAST_TRIES)
 
     # ---------------------------------------------------------------- events follow the paths back
 
-    def _down(
+    def _send_down(
         self, now: Nanos, space: SpaceName, event: Event, born_ns: Nanos, hops: int, sender: PeerId | None = None
     ) -> None:
         """Serve the branches of a space here, except that of the sender, which has served its own."""
         table = self._paths.tables.get(space)
-        if table is None or not self._cast.add((space, event.id)):
+        if table is None or not self._forwarded.add((space, event.id)):
             return
         me, chained = self.me, self._chains.leaves
         peers: dict[PeerId, None] = {}
@@ -344,20 +349,20 @@ class Dmm(KeyBasedInterest):
             if peer != sender:
                 self.send(peer, DownPath(space, event, now - born_ns, hops + 1), LAST_TRIES)
         for key in leaves:
-            self._at_chained_leaf(now, key, event, born_ns, hops)
+            self._reach_chained_leaf(now, key, event, born_ns, hops)
 
-    def _at_chained_leaf(self, now: Nanos, key: NodeKey, event: Event, born_ns: Nanos, hops: int) -> None:
+    def _reach_chained_leaf(self, now: Nanos, key: NodeKey, event: Event, born_ns: Nanos, hops: int) -> None:
         """Match an event at a leaf here that passed an entry on to another space. If the event lies outside the leaf's
         region, another leaf has the entry, too, and serves it."""
         node = self._trees.nodes.get(key)
         if node is not None and node.leaf is None:
-            self._at_node(now, node, event, born_ns, hops)
+            self._reach_node(now, node, event, born_ns, hops)
         elif node is not None and (not node.code or node.meets(event)):
             self._match(now, node, event, born_ns, hops)
 
     def on_due(self, now: Nanos, name: str) -> None:
         if not self.is_stopping:
-            self._say(now, self._users.remind(now, self._trees.nodes.values()))
+            self._carry_out(now, self._users.remind(now, self._trees.nodes.values()))
 
     # ---------------------------------------------------------------- messages
 
@@ -366,11 +371,13 @@ class Dmm(KeyBasedInterest):
         if (kind is not DownPath or message.space not in self._paths.tables) and not self._has_region(message):
             self.out.append(Refuse(sender, "invalid-region"))
         elif kind is DownPath:
-            self._down(now, message.space, message.event, self.born_ns_of(now, sender, message.age_ns), message.hops)
+            self._send_down(
+                now, message.space, message.event, self.born_ns_of(now, sender, message.age_ns), message.hops
+            )
         elif kind is SeekLeaf:
             born = self.born_ns_of(now, sender, message.age_ns)
             if message.state == FINDING_TREE:
-                self._down(now, message.space, message.event, born, message.hops, sender)
+                self._send_down(now, message.space, message.event, born, message.hops, sender)
                 self._find_tree(now, message, born, sender)
             else:
                 self._seek(now, message, born)
@@ -378,7 +385,7 @@ class Dmm(KeyBasedInterest):
             if self._settings.tree_cache and self._spaces.publishes_in(message.space):
                 self._cache.add(now, message.space, message.code, sender)
         else:
-            self._hear(now, sender, message)
+            self._handle_interest(now, sender, message)
 
     def _has_region(self, message: Any) -> bool:
         """Whether the space of a message exists, and the region in it."""
@@ -395,7 +402,7 @@ class Dmm(KeyBasedInterest):
             case DownPath(event=event):
                 self.drop_unreached(event.id, peer)
             case WantInSpace(space) | RenewInSpace(space):
-                self._say(now, self._paths.reroute(space, peer, self._hop(space, avoid=(peer,))))
+                self._carry_out(now, self._paths.reroute(space, peer, self._next_hop(space, avoid=(peer,))))
             case ToLeaves() | ToCachedLeaf() | FromLeaves() | GrowNode() | ChildActive():
                 if isinstance(message, ToCachedLeaf):
                     self._cache.discard(message.space, message.code)

@@ -7,20 +7,17 @@ both children are active, even if one has no entries, and an event that comes fr
 From the root of its space an entry goes down to the active leaves whose regions it meets. Peers between them remember
 nothing. A leaf remembers the last peer of the entry's path, and sends events to it.
 
-A leaf of a space of several attributes passes its entries on to the space in which events are published. There the
-entries have the id of the leaf's region, so that events come back to the leaf and from it to the subscribers.
-
-Replication is light: a replica knows where the entries of a region came from, but not the entries. When it comes to own
-the region, it asks these peers to tell their entries again.
+A leaf of a space of several attributes passes its entries on to the space in which events are published (`chains.py`).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from wend.matching.filters import parse
 from wend.model.errors import FilterError
-from wend.model.events import Event, PeerId
+from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.protocol.plugins import Refuse
+from wend.strategies.dmm.chains import Chains
 from wend.strategies.dmm.messages import (
     ChildActive,
     FromLeaves,
@@ -30,116 +27,12 @@ from wend.strategies.dmm.messages import (
     Routed,
     ToCachedLeaf,
     ToLeaves,
-    UnwantInSpace,
-    WantInSpace,
 )
-from wend.strategies.dmm.spaces import AttributeSpace, SpaceName, Spaces, place
+from wend.strategies.dmm.search_nodes import NodeKey, SearchNode
+from wend.strategies.dmm.spaces import SpaceName, Spaces
 from wend.strategies.ring.bounded import batches
 from wend.strategies.ring.key_based import Entry, EntryId
 from wend.strategies.ring.reverse_paths import Branch, Outgoing, ReversePaths, add_entries
-
-NodeKey = tuple[SpaceName, str]
-MAX_COPIES = 1.75
-"""Copies of an entry, on average, above which a split does not help: each split would copy wide ranges again, down to
-single cells."""
-
-
-class SearchNode:
-    """An active node: a leaf, or one that has delegated its entries to its children."""
-
-    __slots__ = ("code", "covering", "leaf", "parent_heard_ns", "replicated", "retired", "space", "split_at", "users")
-
-    def __init__(self, space: AttributeSpace, code: str, now: Nanos, covering: bool, split_at: int) -> None:
-        self.space = space
-        self.code = code
-        self.covering = covering
-        self.leaf: ReversePaths | None = ReversePaths(covering)
-        """The entries, each with the peer to which its events go; None if the node is split."""
-        self.split_at = split_at
-        """Try to split the node when it has more entries than this."""
-        self.parent_heard_ns = now
-        self.users: dict[PeerId, Nanos] = {}
-        """The peers that know this leaf, and when an event or entry last came from each."""
-        self.retired: list[tuple[SpaceName, Entry]] = []
-        """After a split: entries that this node has passed on to other spaces, until its children have."""
-        self.replicated: tuple[tuple[PeerId, ...], bool, frozenset[PeerId]] | None = None
-        """The replicas, and the state that they know: whether the node is split, and where its entries came from."""
-
-    @property
-    def key(self) -> NodeKey:
-        return self.space.name, self.code
-
-    def meets(self, event: Event) -> bool:
-        """Whether the region has values of the event."""
-        return self.space.meets(self.code, self.space.box_of_event(event.attributes))
-
-    def children_around(self, event: Event) -> list[str]:
-        """The codes of the children whose regions have values of the event."""
-        box = self.space.box_of_event(event.attributes)
-        return [child for child in self.space.children(self.code) or () if self.space.meets(child, box)]
-
-    def should_split(self) -> bool:
-        """Whether the node has many entries and a split would help. It does not help if the region is a single cell, or
-        if most entries would go to both children. In that case the node waits until it has twice as many."""
-        leaf, children = self.leaf, self.space.children(self.code)
-        if leaf is None or len(leaf) <= self.split_at or children is None:
-            return False
-        boxes = [self.space.box_of_filter(leaf.filter_of(branch)) for branch in leaf.branches]
-        if sum(self.space.meets(child, box) for child in children for box in boxes) <= MAX_COPIES * len(boxes):
-            return True
-        self.split_at *= 2
-        return False
-
-    def recent_users(self, now: Nanos, expiry_ns: Nanos) -> list[PeerId]:
-        """The peers from which events or entries have come lately. The node forgets the others."""
-        self.users = {peer: last for peer, last in self.users.items() if last + expiry_ns > now}
-        return list(self.users)
-
-
-ChainedEntry = tuple[SpaceName, Entry]
-"""An entry as a leaf passes it on, and the space to which it does."""
-
-
-class Chains:
-    """The leaf of this peer that passed an entry on to another space, by the entry's id there."""
-
-    def __init__(self, me: PeerId, spaces: Spaces) -> None:
-        self.leaves: dict[EntryId, NodeKey] = {}
-        self._me = me
-        self._spaces = spaces
-
-    def of_leaf(self, node: SearchNode) -> list[ChainedEntry]:
-        """All entries that a leaf has passed on."""
-        leaf = node.leaf
-        return [] if leaf is None else self.of(node, [leaf.entry(branch) for branch in leaf.onward])
-
-    def of(self, node: SearchNode, entries: Iterable[Entry]) -> list[ChainedEntry]:
-        """Entries as a leaf passes them on. A leaf of a space in which events are published passes on none."""
-        if not node.covering:
-            return []
-        region = place(*node.key)
-        return [
-            (self._spaces.root(parse(each.filter)), Entry(EntryId(*each.id[:3], region), each.filter))
-            for each in entries
-        ]
-
-    def add(self, node: SearchNode, branches: Iterable[Branch]) -> list[Reply]:
-        """Pass entries on to the spaces in which their events are published."""
-        leaf = node.leaf
-        if leaf is None:
-            return []
-        by_root: dict[SpaceName, list[Entry]] = {}
-        for root, entry in self.of(node, [leaf.entry(branch) for branch in branches]):
-            self.leaves[entry.id] = node.key
-            by_root.setdefault(root, []).append(entry)
-        return [Outgoing(self._me, WantInSpace(root, tuple(entries))) for root, entries in by_root.items()]
-
-    def remove(self, chained: Iterable[ChainedEntry]) -> list[Reply]:
-        replies: list[Reply] = []
-        for root, entry in chained:
-            self.leaves.pop(entry.id, None)
-            replies.append(Outgoing(self._me, UnwantInSpace(root, (entry,))))
-        return replies
 
 
 class SearchTrees:
@@ -174,8 +67,8 @@ class SearchTrees:
     def _node(self, now: Nanos, space: SpaceName, code: str) -> SearchNode:
         node = self.nodes.get((space, code))
         if node is None:
-            covering = not self._spaces.publishes_in(space)
-            node = self.nodes[space, code] = SearchNode(self._spaces[space], code, now, covering, self._delegation)
+            has_chain = not self._spaces.publishes_in(space)
+            node = self.nodes[space, code] = SearchNode(self._spaces[space], code, now, has_chain, self._delegation)
         return node
 
     # ---------------------------------------------------------------- entries
@@ -211,7 +104,7 @@ class SearchTrees:
         if leaf is None or not branches:
             return []
         removals, onward = leaf.remove_all(branches)
-        return [*self._chains.add(node, onward), *self._chains.remove(self._chains.of(node, removals))]
+        return [*self._chains.add(node, onward), *self._chains.remove(self._chains.chained(node, removals))]
 
     def renew(self, now: Nanos, space: SpaceName, sender: PeerId, ids: list[EntryId]) -> list[EntryId]:
         """Renew entries of a peer at the root of a space. Returns those that are unknown."""
@@ -233,11 +126,11 @@ class SearchTrees:
         leaf = node.leaf
         if leaf is None or node.space.children(node.code) is None:
             return []
-        node.retired = self._chains.of_leaf(node)
+        node.retired = self._chains.all_chained(node)
         node.leaf = None
         node.users.clear()
         replies = _grow_children(node)
-        for back, entries in _by_back(leaf):
+        for back, entries in _by_previous_peer(leaf):
             replies += _to_children(node, ToLeaves, back, entries)
         return replies
 
@@ -266,20 +159,20 @@ class SearchTrees:
         """Send the entries of a region to the peer that owns it now."""
         name, code = node.key
         leaf = node.leaf
-        chained = [*self._chains.of_leaf(node), *node.retired]
+        chained = [*self._chains.all_chained(node), *node.retired]
         self.nodes.pop(node.key, None)
         replies: list[Reply] = [GrowNode(name, code, leaf is None)]
         if leaf is not None:
-            replies += [ToLeaves(name, code, back, entries) for back, entries in _by_back(leaf)]
+            replies += [ToLeaves(name, code, back, entries) for back, entries in _by_previous_peer(leaf)]
         return [*replies, *self._chains.remove(chained)]
 
 
-def _by_back(leaf: ReversePaths) -> list[tuple[PeerId, tuple[Entry, ...]]]:
+def _by_previous_peer(leaf: ReversePaths) -> list[tuple[PeerId, tuple[Entry, ...]]]:
     """The entries of a leaf in batches, each with the peer to which its events go."""
     return [
         (back, batch)
         for back in leaf.previous_peers
-        for batch in batches([leaf.entry(branch) for branch in leaf.came_from(back)])
+        for batch in batches([leaf.entry(branch) for branch in leaf.branches_from(back)])
     ]
 
 
@@ -304,32 +197,3 @@ def _to_children(
         if part:
             replies.append(kind(node.space.name, child, back, part))
     return replies
-
-
-REPLICATED = 4096
-"""Regions of other peers that a peer is a replica of, at most."""
-
-
-class SpaceReplicas:
-    """The regions that this peer is a replica of, and the state that the replicas of its own regions know."""
-
-    def __init__(self) -> None:
-        self.regions: dict[NodeKey, LeafBranches] = {}
-
-    def learn(self, message: LeafBranches) -> None:
-        """Remember a region of another peer, or forget one that it no longer has."""
-        key = (message.space, message.code)
-        self.regions.pop(key, None)
-        if (message.peers or message.split) and len(self.regions) < REPLICATED:
-            self.regions[key] = message
-
-    def tell(self, node: SearchNode, replicas: tuple[PeerId, ...]) -> list[Reply]:
-        """Tell the replicas of a node its state, if they do not know it."""
-        backs = frozenset() if node.leaf is None else frozenset(node.leaf.previous_peers)
-        state = (replicas, node.leaf is None, backs)
-        former, node.replicated = node.replicated, state
-        if former == state or (node.leaf is not None and not backs):
-            return []
-        message = LeafBranches(node.space.name, node.code, node.leaf is None, tuple(sorted(backs)))
-        unaware = [peer for peer in replicas if former is None or former[1:] != state[1:] or peer not in former[0]]
-        return [Outgoing(peer, message) for peer in unaware]

@@ -78,7 +78,7 @@ class _Side:
             remember(self._cells, value, cell)
         return cell
 
-    def of_value(self, value: Value) -> Cells:
+    def cells_of_value(self, value: Value) -> Cells:
         if not isinstance(value, Range):
             at = self.cell(value)
             return at, at
@@ -89,16 +89,16 @@ class _Side:
             return first, self.last_text if text else self.cell(math.inf)
         return first, self.cell(value.high)
 
-    def of_values(self, values: Values) -> Cells:
+    def cells_of_values(self, values: Values) -> Cells:
         """The smallest range around a set of values."""
         ends = [*map(self.cell, values.booleans)]
         if values.numbers:
-            ends += self._of_cuts(values.numbers, self.cell(math.inf))
+            ends += self._cells_of_cuts(values.numbers, self.cell(math.inf))
         if values.strings:
-            ends += self._of_cuts(values.strings, self.last_text)
+            ends += self._cells_of_cuts(values.strings, self.last_text)
         return (min(ends), max(ends)) if ends else self.whole
 
-    def _of_cuts(self, cuts: Cuts, endless: int) -> Cells:
+    def _cells_of_cuts(self, cuts: Cuts, endless: int) -> Cells:
         if len(cuts) % 2:
             return self.cell(cuts[0]), endless
         last = before(cuts[-1])
@@ -121,30 +121,30 @@ class AttributeSpace:
         self._keys: dict[str, int] = {}
         self._regions: dict[str, Box | None] = {}
 
-    def box_of(self, one: Conjunction) -> Box:
+    def box_of_conjunction(self, conjunction: Conjunction) -> Box:
         """The box of a conjunction, unbounded for each attribute that it does not require."""
-        values = one.allowed() if one.bindings else dict(one.values)
+        values = conjunction.allowed() if conjunction.bindings else dict(conjunction.values)
         sides = []
         for name, side in zip(self.name, self._sides, strict=True):
             allowed = values.get(name)
-            sides.append(side.whole if allowed is None or allowed.absent else side.of_values(allowed))
+            sides.append(side.whole if allowed is None or allowed.absent else side.cells_of_values(allowed))
         return Box(tuple(sides))
 
     def box_of_filter(self, filter_: Filter) -> Box:
         if len(filter_.conjunctions) == 1:
-            return self.box_of(filter_.conjunctions[0])
+            return self.box_of_conjunction(filter_.conjunctions[0])
         return Box(tuple([side.whole for side in self._sides]))
 
     def box_of_event(self, attributes: Attributes) -> Box:
         """The box of an event, unbounded for each attribute that it lacks."""
         named = zip(self.name, self._sides, strict=True)
         return Box(
-            tuple([side.of_value(attributes[name]) if name in attributes else side.whole for name, side in named])
+            tuple([side.cells_of_value(attributes[name]) if name in attributes else side.whole for name, side in named])
         )
 
-    def shares(self, one: Conjunction) -> list[float]:
+    def shares(self, conjunction: Conjunction) -> list[float]:
         """For each attribute, the share of its domain that a conjunction matches."""
-        cells = zip(self.box_of(one).sides, self._sides, strict=True)
+        cells = zip(self.box_of_conjunction(conjunction).sides, self._sides, strict=True)
         return [(high - low + 1) / (side.whole[1] + 1) for (low, high), side in cells]
 
     def code(self, box: Box) -> str:
@@ -184,12 +184,12 @@ class AttributeSpace:
     def key(self, code: str) -> int:
         key = self._keys.get(code)
         if key is None:
-            key = key_of(place(self.name, code))
+            key = key_of(region_name(self.name, code))
             remember(self._keys, code, key)
         return key
 
 
-def place(space: SpaceName, code: str) -> str:
+def region_name(space: SpaceName, code: str) -> str:
     """The text that names a region."""
     return f"{','.join(space)}|{code}"
 
@@ -240,7 +240,7 @@ class Spaces:
         """Whether events are published in this space, and not passed on from another."""
         return True
 
-    def of_event(self, attributes: Attributes) -> Sequence[SpaceName]:
+    def spaces_of_event(self, attributes: Attributes) -> Sequence[SpaceName]:
         """The spaces in which an event is published."""
         return (self._only,)
 
@@ -256,8 +256,8 @@ class AttributeRoots(Spaces):
     def home(self, filter_: Filter) -> SpaceName:
         if len(filter_.conjunctions) != 1:
             return ()
-        (one,) = filter_.conjunctions
-        values = one.allowed().items() if one.bindings else one.values
+        (conjunction,) = filter_.conjunctions
+        values = conjunction.allowed().items() if conjunction.bindings else conjunction.values
         return tuple(sorted([name for name, allowed in values if not allowed.absent]))
 
     def root(self, filter_: Filter) -> SpaceName:
@@ -271,7 +271,7 @@ class AttributeRoots(Spaces):
     def publishes_in(self, name: SpaceName) -> bool:
         return len(name) <= 1
 
-    def of_event(self, attributes: Attributes) -> Sequence[SpaceName]:
+    def spaces_of_event(self, attributes: Attributes) -> Sequence[SpaceName]:
         return (*[(name,) for name in attributes], ())
 
 

@@ -80,7 +80,7 @@ class RoundTrips:
         self.measured: dict[PeerId, Nanos] = {}
         """The smoothed round trip to each peer of the leaf set and the routing table."""
 
-    def smooth(self, peer: PeerId, trip_ns: Nanos) -> None:
+    def add(self, peer: PeerId, trip_ns: Nanos) -> None:
         """Add a measurement to those of a peer."""
         earlier_ns = self.measured.get(peer)
         self.measured[peer] = trip_ns if earlier_ns is None else (7 * earlier_ns + trip_ns) // 8
@@ -258,7 +258,7 @@ class SuccessorCheck:
         self._heard_ns = now
         return True
 
-    def hear(self, now: Nanos, sender: PeerId, leaves: tuple[PeerId, ...]) -> None:
+    def record(self, now: Nanos, sender: PeerId, leaves: tuple[PeerId, ...]) -> None:
         """Record a heartbeat whose leaf set this peer compares."""
         if sender == self._successor:
             self._heard_ns = now

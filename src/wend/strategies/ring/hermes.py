@@ -75,7 +75,7 @@ class Hermes(KeyBasedInterest):
 
     def _children(self, group: str, event: Event) -> list[PeerId]:
         table = self._paths.tables.get(group)
-        return [] if table is None else table.towards(event.attributes)
+        return [] if table is None else table.matching_peers(event.attributes)
 
     def on_published(self, now: Nanos, event: Event, born_ns: Nanos) -> None:
         self._events.publish(now, event, born_ns)

@@ -94,7 +94,7 @@ class Neighbours:
     def compare(self, now: Nanos, sender: PeerId, leaves: tuple[PeerId, ...]) -> Iterator[PluginEffect]:
         """Compare the leaf set in a heartbeat with this peer's."""
         yield from self.admit(now, sender)
-        self.successor.hear(now, sender, leaves)
+        self.successor.record(now, sender, leaves)
         yield from self.learn(now, leaves)
         lacks = [
             peer

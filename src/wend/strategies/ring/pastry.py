@@ -94,7 +94,7 @@ class Pastry(Membership):
         self._requests = JoinRequests(config, settings.pastry_table_ns)
         self._is_joining = False
         """Whether this peer probes the members of a received leaf set."""
-        self._beats = 0
+        self._heartbeats = 0
         self._has_moved = False
         """Whether the peer may own other keys since the last input."""
         self._has_left = False
@@ -363,12 +363,12 @@ class Pastry(Membership):
     # ---------------------------------------------------------------- heartbeats and failures
 
     def _send_heartbeat(self, now: Nanos) -> None:
-        self._beats += 1
+        self._heartbeats += 1
         self._out.append(Timer(now + self._period_ns, _BEAT))
         predecessor = self._leaf.predecessor
         if predecessor is not None:
             self._send(predecessor, RingHeartbeat(self._leaf.peers))
-        if self._beats % RECHECK == 0:
+        if self._heartbeats % RECHECK == 0:
             self._successor.compare_again()
             for peer in self._dead.outdated(now):
                 self._out += self._probes.ping(now, peer, is_last_chance=True)
@@ -376,7 +376,7 @@ class Pastry(Membership):
         if self.joined and len(self._leaf) < FULL and not self._leaf.whole:
             self._out += self._neighbours.repair(now, clockwise=True)
             self._out += self._neighbours.repair(now, clockwise=False)
-        self._out += self._upkeep.tend(now, self._beats)
+        self._out += self._upkeep.tend(now, self._heartbeats)
 
     def _forget_strangers(self) -> None:
         """Drop measurements and incarnations of peers that are neither in the leaf set nor in the table."""

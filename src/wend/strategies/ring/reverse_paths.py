@@ -133,7 +133,7 @@ class ReversePaths:
         """Change the next hop. Forget the entries that came from it: they do not go back there."""
         self.next_hop = hop
         if hop is not None and hop in self._previous:
-            self.remove_all(self.came_from(hop))
+            self.remove_all(self.branches_from(hop))
 
     def renew(self, id_: EntryId, previous: PeerId, expires: Nanos) -> bool:
         """Renew an entry. Returns whether it is known with this previous peer."""
@@ -195,7 +195,7 @@ class ReversePaths:
     def previous_peers(self) -> list[PeerId]:
         return sorted(self._previous)
 
-    def came_from(self, previous: PeerId) -> list[Branch]:
+    def branches_from(self, previous: PeerId) -> list[Branch]:
         return [branch for branch in self._branches if branch[1] == previous]
 
     def of(self, ids: Iterable[EntryId]) -> list[Branch]:
@@ -230,7 +230,7 @@ class ReversePaths:
             return self._index.match(attributes)
         return [branch for branch, record in self._branches.items() if fits(record.compact, attributes)]
 
-    def towards(self, attributes: Attributes) -> list[PeerId]:
+    def matching_peers(self, attributes: Attributes) -> list[PeerId]:
         """The previous peers of the entries that match the event, each once."""
         return list(dict.fromkeys([previous for _, previous in self.matching(attributes)]))
 
@@ -302,7 +302,7 @@ class PlacePaths(Generic[P]):
 
     def remove_peer(self, place: P, previous: PeerId) -> list[Outgoing]:
         """Remove all entries that came from a peer."""
-        return self._remove(place, self.tables[place].came_from(previous)) if place in self.tables else []
+        return self._remove(place, self.tables[place].branches_from(previous)) if place in self.tables else []
 
     def renew(self, now: Nanos, place: P, previous: PeerId, ids: Iterable[EntryId]) -> list[EntryId]:
         """Renew entries. Returns those that are unknown."""
@@ -315,7 +315,7 @@ class PlacePaths(Generic[P]):
         table = self.tables.get(place)
         if table is None:
             return []
-        for id_, _ in table.came_from(self.me):
+        for id_, _ in table.branches_from(self.me):
             table.renew(id_, self.me, now + self.expiry_ns + 1)
         return self._remove(place, table.expired(now))
 

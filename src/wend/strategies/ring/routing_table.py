@@ -137,7 +137,7 @@ class TableUpkeep:
         entry, trips = self._table.entry(peer), self._trips
         trips.average_ns += (trip_ns - trips.average_ns) // 8
         if peer == entry or peer in self._leaf_set:
-            trips.smooth(peer, trip_ns)
+            trips.add(peer, trip_ns)
         if entry is not None and entry != peer and trip_ns < trips.measured.get(entry, 0):
             self._table.put(peer)
             trips.measured[peer] = trip_ns

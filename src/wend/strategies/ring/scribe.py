@@ -68,7 +68,7 @@ class Scribe(KeyBasedInterest):
             case JoinGroup(name):
                 self._add_child(now, name, sender)
             case LeaveGroup(name):
-                self._lose_child(name, sender)
+                self._remove_child(name, sender)
 
     def on_undelivered(self, now: Nanos, peer: PeerId, message: Any) -> None:
         match message:
@@ -77,9 +77,9 @@ class Scribe(KeyBasedInterest):
             case DownTree(group, event):
                 self.drop_unreached(event.id, peer)
                 if self.ring.is_dead(peer):  # else it may only be out of reach for a while
-                    self._lose_child(group, peer)
+                    self._remove_child(group, peer)
             case JoinGroup(group):
-                self._lose_parent(group, peer)
+                self._replace_parent(group, peer)
 
     def _add_child(self, now: Nanos, name: str, child: PeerId) -> None:
         group = self._groups.setdefault(name, _Group())
@@ -88,11 +88,11 @@ class Scribe(KeyBasedInterest):
         if is_new:
             self._join(name, group)
 
-    def _lose_child(self, name: str, child: PeerId) -> None:
+    def _remove_child(self, name: str, child: PeerId) -> None:
         if name in self._groups and self._groups[name].children.pop(child, None) is not None:
-            self._tidy(name)
+            self._leave_if_unused(name)
 
-    def _lose_parent(self, name: str, parent: PeerId) -> None:
+    def _replace_parent(self, name: str, parent: PeerId) -> None:
         group = self._groups.get(name)
         if group is not None and group.parent == parent:
             group.parent = None
@@ -108,7 +108,7 @@ class Scribe(KeyBasedInterest):
     def on_unsubscribed(self, now: Nanos, entry: Entry, filter_: Filter) -> None:
         name = group_of(filter_)
         self._groups[name].local -= 1
-        self._tidy(name)
+        self._leave_if_unused(name)
 
     def _join(self, name: str, group: _Group, avoid: tuple[PeerId, ...] = ()) -> None:
         """Join by the next hop. A former parent forgets this peer when the join expires. Until the new branch has
@@ -117,7 +117,7 @@ class Scribe(KeyBasedInterest):
         if hop is not None:
             self.send(hop, JoinGroup(name))
 
-    def _tidy(self, name: str) -> None:
+    def _leave_if_unused(self, name: str) -> None:
         """Leave a group without subscribers and children."""
         group = self._groups[name]
         if not group.local and not group.children:
@@ -129,7 +129,7 @@ class Scribe(KeyBasedInterest):
         for name, group in list(self._groups.items()):
             for child in [child for child, expires in group.children.items() if expires <= now]:
                 del group.children[child]
-            self._tidy(name)
+            self._leave_if_unused(name)
             if name in self._groups:
                 self._join(name, group)
 

@@ -42,7 +42,7 @@ class ChainOverlay(LinkOverlay):
 
     # ---------------------------------------------------------------- measuring
 
-    def seek(self, now: Nanos) -> Effects:
+    def seek_links(self, now: Nanos) -> Effects:
         round_ = self.rounds.number
         self._homes.expire(round_)
         if round_ < WARM:
@@ -57,21 +57,21 @@ class ChainOverlay(LinkOverlay):
         self._joined.add(peer)
         yield FindPath(peer)
 
-    def find_path(self, peer: PeerId, path: Path | None) -> Effects:
+    def handle_path(self, peer: PeerId, path: Path | None) -> Effects:
         path = path or UNKNOWN
-        if self._homes.settle(path):
+        if self._homes.set_own_router(path):
             yield from self._split_links()
         yield from self._link_along(peer, path)
 
     # ---------------------------------------------------------------- splitting paths
 
-    def place(self, peer: PeerId, path: Path | None) -> Effects:
+    def handle_join(self, peer: PeerId, path: Path | None) -> Effects:
         if path is None:
             yield FindPath(peer)
         else:
             yield from self._link_along(peer, path)
 
-    def consider(self, peer: PeerId, number: int, path: Path) -> Effects:
+    def handle_offer(self, peer: PeerId, number: int, path: Path) -> Effects:
         if self._stops(peer, path):
             yield self.handshake.decline(peer, number)
             yield from self._link_along(peer, path)
@@ -89,7 +89,7 @@ class ChainOverlay(LinkOverlay):
 
     def _stops(self, peer: PeerId, path: Path) -> list[tuple[PeerId, int]]:
         """The peers that represent routers of the path between here and `peer`, with their positions."""
-        return [(stop, place) for stop, place in self._homes.on_path(path) if stop != peer]
+        return [(stop, place) for stop, place in self._homes.representatives_on(path) if stop != peer]
 
     def _split_links(self) -> Effects:
         for peer, link in sorted(self.links.items()):
@@ -103,11 +103,11 @@ class ChainOverlay(LinkOverlay):
         homes = self._homes.sample(self.rounds.draw, self.rounds.beat)
         return msgspec.structs.replace(super().gossip(), homes=homes)
 
-    def learn(self, sender: PeerId, gossip: Gossip) -> Effects:
+    def hear_gossip(self, sender: PeerId, gossip: Gossip) -> Effects:
         if self.handshake.component.is_apart(gossip.leader) and sender not in self.links:
             yield from self._bridge(sender)
-        yield from super().learn(sender, gossip)
-        if self._homes.learn(gossip.homes, self.rounds.number):
+        yield from super().hear_gossip(sender, gossip)
+        if self._homes.merge(gossip.homes, self.rounds.number):
             yield from self._split_links()
 
     def _bridge(self, peer: PeerId) -> Effects:
@@ -119,6 +119,6 @@ class ChainOverlay(LinkOverlay):
             self._gap = (now, now)
             yield from self.handshake.offer(peer, UNKNOWN)
 
-    def replace(self, peer: PeerId) -> Effects:
+    def replace_link(self, peer: PeerId) -> Effects:
         self._homes.forget(peer)
-        yield from super().replace(peer)
+        yield from super().replace_link(peer)

@@ -43,15 +43,15 @@ class LinkOverlay:
 
     # ---------------------------------------------------------------- for subclasses
 
-    def place(self, peer: PeerId, path: Path | None) -> Effects:
+    def handle_join(self, peer: PeerId, path: Path | None) -> Effects:
         """Handle a join request for a peer that is not a neighbour."""
         raise NotImplementedError
 
-    def consider(self, peer: PeerId, number: int, path: Path) -> Effects:
+    def handle_offer(self, peer: PeerId, number: int, path: Path) -> Effects:
         """Handle an offer of a peer, with the path that it measured or inferred, reversed."""
         raise NotImplementedError
 
-    def seek(self, now: Nanos) -> Effects:
+    def seek_links(self, now: Nanos) -> Effects:
         """Look for more links, once per period."""
         raise NotImplementedError
 
@@ -59,31 +59,31 @@ class LinkOverlay:
         """Ask a peer for a link, to it or nearby."""
         yield SendTo(peer, Join(self.me))
 
-    def replace(self, peer: PeerId) -> Effects:
+    def replace_link(self, peer: PeerId) -> Effects:
         """Replace a neighbour that went down."""
         for other in self.rounds.sampling.sample(1, frozenset(self.links)):
             yield from self.join(other)
 
-    def find_path(self, peer: PeerId, path: Path | None) -> Effects:
+    def handle_path(self, peer: PeerId, path: Path | None) -> Effects:
         """Handle the result of a trace."""
         yield from ()
 
-    def answer_probe(self, now: Nanos, sender: PeerId) -> None:
+    def handle_probe_answer(self, now: Nanos, sender: PeerId) -> None:
         """Handle the answer to a probe."""
 
     # ---------------------------------------------------------------- the rounds
 
-    def tend(self, now: Nanos) -> Effects:
+    def run_round(self, now: Nanos) -> Effects:
         """Do the work of one period."""
         self.handshake.component.tick()
         for peer in sorted(self.links):
             if self.handshake.is_silent(peer):
                 self.rounds.sampling.forget(peer)
                 yield from self.handshake.unlink(peer)  # if it is up after all, it learns that the link has ended
-                yield from self.replace(peer)
+                yield from self.replace_link(peer)
             else:
                 yield self.handshake.keep_alive(peer)
-        yield from self.seek(now)
+        yield from self.seek_links(now)
 
     def leave(self) -> Effects:
         """End all links. The neighbour with the shortest path inherits the others."""
@@ -95,7 +95,7 @@ class LinkOverlay:
         component = self.handshake.component
         return Gossip(leader=component.leader if component.is_sure else -1)
 
-    def learn(self, sender: PeerId, gossip: Gossip) -> Effects:
+    def hear_gossip(self, sender: PeerId, gossip: Gossip) -> Effects:
         if self.handshake.component.is_apart(gossip.leader) and sender not in self.links:
             yield from self.join(sender)
 
@@ -104,7 +104,7 @@ class LinkOverlay:
     def hear(self, now: Nanos, sender: PeerId, message: MembershipMessage) -> Effects:
         match message:
             case KeepAlive(number):
-                if not self.handshake.hear_alive(sender, message) and not self.tracer.is_pending(sender):
+                if not self.handshake.hear_keep_alive(sender, message) and not self.tracer.is_pending(sender):
                     yield SendTo(sender, Unlinked(0, number))
             case Unlinked():
                 yield from self._hear_unlinked(sender, message)
@@ -115,7 +115,7 @@ class LinkOverlay:
             case MultiJoin(peers):
                 yield from self._hear_joins(peers)
             case ProbePong():
-                self.answer_probe(now, sender)
+                self.handle_probe_answer(now, sender)
             case _:
                 yield refuse(sender, message)
 
@@ -135,14 +135,14 @@ class LinkOverlay:
             self.handshake.confirm(sender, offer.number)
             yield self.handshake.keep_alive(sender)
         else:
-            yield from self.consider(sender, offer.number, offer.path[::-1])
+            yield from self.handle_offer(sender, offer.number, offer.path[::-1])
 
     def _hear_join(self, sender: PeerId, peer: PeerId, path: Path | None) -> Effects:
         if peer in self.links:
             if sender == peer:  # it has forgotten the link
                 yield self.handshake.offer_again(peer)
         elif peer != self.me:
-            yield from self.place(peer, path)
+            yield from self.handle_join(peer, path)
 
     def _hear_joins(self, peers: tuple[tuple[PeerId, Path], ...]) -> Effects:
         for peer, path in peers:
@@ -157,20 +157,20 @@ class RandomOverlay(LinkOverlay):
         super().__init__(config, rounds)
         self._degree = config.of(MembershipSettings).membership_degree
 
-    def place(self, peer: PeerId, path: Path | None) -> Effects:
+    def handle_join(self, peer: PeerId, path: Path | None) -> Effects:
         if len(self.links) >= self._degree:
             other = self.rounds.draw.choice(sorted(self.links))
             yield from self.handshake.unlink(other)
             yield SendTo(other, Join(peer))
         yield from self.handshake.offer(peer, UNKNOWN)
 
-    def consider(self, peer: PeerId, number: int, path: Path) -> Effects:
+    def handle_offer(self, peer: PeerId, number: int, path: Path) -> Effects:
         if len(self.links) < self._degree + SPARE:
             yield from self.handshake.accept(peer, UNKNOWN, number)
         else:
             yield self.handshake.decline(peer, number)
 
-    def seek(self, now: Nanos) -> Effects:
+    def seek_links(self, now: Nanos) -> Effects:
         missing = self._degree - len(self.links)
         if missing >= 2 and self.rounds.number >= WARM:  # a split link brings two at once
             for peer in self.rounds.sampling.sample(missing // 2, frozenset(self.links)):

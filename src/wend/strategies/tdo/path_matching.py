@@ -18,7 +18,7 @@ from wend.model.units import Nanos
 from wend.protocol.plugins import PeerConfig, SendTo
 from wend.strategies.tdo.link_overlay import LinkOverlay
 from wend.strategies.tdo.messages import Effects, Join, MultiJoin, ProbePing
-from wend.strategies.tdo.paths import leads_through, rest
+from wend.strategies.tdo.paths import is_prefix, suffix
 from wend.strategies.tdo.rounds import WARM, MembershipSettings, Rounds
 from wend.strategies.tdo.sampling import Sampling
 
@@ -41,7 +41,7 @@ class ProbedRoundTrips:
         self._pinged.update(dict.fromkeys(peers, now))
         return [SendTo(peer, ProbePing(round_)) for peer in peers]
 
-    def answer(self, now: Nanos, peer: PeerId) -> None:
+    def handle_answer(self, now: Nanos, peer: PeerId) -> None:
         """Handle the answer of a probed peer. Its first one counts."""
         sent = self._pinged.get(peer)
         if sent is not None and peer not in self._trips:
@@ -73,7 +73,7 @@ class PathMatching(LinkOverlay):
 
     # ---------------------------------------------------------------- joining
 
-    def seek(self, now: Nanos) -> Effects:
+    def seek_links(self, now: Nanos) -> Effects:
         round_ = self.rounds.number
         self.tracer.expire(round_)
         if round_ < WARM:
@@ -101,24 +101,24 @@ class PathMatching(LinkOverlay):
             round_trips.clear()
         return peers
 
-    def answer_probe(self, now: Nanos, sender: PeerId) -> None:
+    def handle_probe_answer(self, now: Nanos, sender: PeerId) -> None:
         if self._round_trips is not None:
-            self._round_trips.answer(now, sender)
+            self._round_trips.handle_answer(now, sender)
 
-    def place(self, peer: PeerId, path: Path | None) -> Effects:
+    def handle_join(self, peer: PeerId, path: Path | None) -> Effects:
         if path is not None:
             yield from self._match(peer, path)
         else:
             yield from self.tracer.trace(peer, self.rounds.number)
 
-    def consider(self, peer: PeerId, number: int, path: Path) -> Effects:
+    def handle_offer(self, peer: PeerId, number: int, path: Path) -> Effects:
         trace = self.tracer.trace(peer, self.rounds.number, number)
         if self._trace_both_ends:
             yield from trace
         else:
-            yield from self.find_path(peer, path)
+            yield from self.handle_path(peer, path)
 
-    def find_path(self, peer: PeerId, path: Path | None) -> Effects:
+    def handle_path(self, peer: PeerId, path: Path | None) -> Effects:
         pending = self.tracer.finish(peer)
         if pending is None or peer in self.links:
             return
@@ -134,7 +134,7 @@ class PathMatching(LinkOverlay):
         """Algorithm 5.6: place a peer that asked to join."""
         target = self._neighbour_on(path)
         if target is not None:
-            yield SendTo(target, Join(peer, rest(path, self.links[target].path)))
+            yield SendTo(target, Join(peer, suffix(path, self.links[target].path)))
             return
         behind = self._neighbours_behind(path)
         for other, _ in behind:
@@ -146,7 +146,7 @@ class PathMatching(LinkOverlay):
         target = self._neighbour_on(path)
         if target is not None:
             yield self.handshake.decline(peer, number)
-            yield SendTo(target, Join(peer, rest(path, self.links[target].path)))
+            yield SendTo(target, Join(peer, suffix(path, self.links[target].path)))
             return
         behind = self._neighbours_behind(path)
         for other, _ in behind:
@@ -163,9 +163,9 @@ class PathMatching(LinkOverlay):
     def _neighbours_behind(self, path: Path) -> tuple[tuple[PeerId, Path], ...]:
         """The neighbours behind the end of the path, each with the rest of its path: the peer there links them."""
         links = sorted(self.links.items())
-        return tuple((peer, rest(link.path, path)) for peer, link in links if _passes(link.path, path))
+        return tuple((peer, suffix(link.path, path)) for peer, link in links if _passes(link.path, path))
 
 
 def _passes(path: Path, begin: Path) -> bool:
     """Whether a path leaves this peer's router and passes the end of another path."""
-    return len(begin) > 1 and leads_through(begin, path)
+    return len(begin) > 1 and is_prefix(begin, path)

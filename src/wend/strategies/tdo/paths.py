@@ -93,15 +93,15 @@ def is_valid(path: Path) -> bool:
     return 0 < len(path) <= LONGEST
 
 
-def leads_through(path: Path, other: Path) -> bool:
+def is_prefix(path: Path, other: Path) -> bool:
     """Whether `path` is a strict prefix of `other`. It is strict so that peers of one router are equal."""
     return len(path) < len(other) and None not in path and other[: len(path)] == path
 
 
-def same(path: Path, other: Path) -> bool:
+def is_same(path: Path, other: Path) -> bool:
     return None not in path and path == other
 
 
-def rest(path: Path, begin: Path) -> Path:
+def suffix(path: Path, begin: Path) -> Path:
     """The path from the end of `begin` to the end of `path`, given that `begin` is a prefix of `path`."""
     return path[len(begin) - 1 :]

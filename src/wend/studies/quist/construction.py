@@ -178,7 +178,7 @@ def build_trees(
     else:
         raise ConfigError(f"the kind of trees must be mrst or spt-k, got {kind!r}")
     sent = _exchange(builders, stream(seed, "quist", "delays"))
-    if not all(builder.complete and builder.decided for builder in builders.values()):
+    if not all(builder.is_complete and builder.is_decided for builder in builders.values()):
         raise WendError(f"{kind}: the trees are incomplete, but no message is left")
     trees = [
         sorted({index[min(p, o), max(p, o)] for p, builder in builders.items() for o in builder.branches(tree)})

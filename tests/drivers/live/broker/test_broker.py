@@ -87,7 +87,7 @@ def test_a_client_may_have_more_subscriptions_than_a_peer_announces() -> None:
         for number in range(1, 1001):
             broker.subscribe(client, number, f"topic = 'a/topic/with/a/long/name/{number}'", Qos())
         assert len(broker.subscriptions) == 1000
-        known = broker.peer.peer.subscriptions.known[0]  # type: ignore[attr-defined]
+        known = broker.peer.peer.subscriptions.interests[0]  # type: ignore[attr-defined]
         assert len(msgspec.msgpack.encode(known)) <= SUMMARY_BYTES
         assert broker.publish(Publication({"topic": "a/topic/with/a/long/name/77"}, b"here", {})).targets == (0,)
         assert broker.publish(Publication({"topic": "a/topic/with/a/long/name/0"}, b"nowhere", {})).targets == ()
