@@ -121,6 +121,6 @@ def test_a_sweep_mixes_no_cores(fresh: None, monkeypatch: pytest.MonkeyPatch, he
     driver = code_hash.code_hash()
     code_hash.code_hash.cache_clear()
     monkeypatch.setattr(code_hash, "core_build", lambda: here)
-    monkeypatch.setattr(run_kind, "core", lambda: here)
+    monkeypatch.setattr(run_kind, "core_build", lambda: here)
     with pytest.raises(ConfigError, match=f"this worker runs Wend's {here} core, the driver the other one"):
         run_kind.check_code(code_hash.PARTS, driver)

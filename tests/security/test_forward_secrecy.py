@@ -119,7 +119,7 @@ def recording(monkeypatch: pytest.MonkeyPatch) -> tuple[World, list[bytes], dict
             super().__init__(static, remote, secret, prologue)
             ephemeral[self._ephemeral.public] = self._ephemeral
 
-    monkeypatch.setattr(handshakes, "Initiation", RecordedInitiation)
+    monkeypatch.setattr(handshakes, "InitiatorHandshake", RecordedInitiation)
     world = World(3, 2, on_path=("pass",))
     world.attacks = True
     converse(world, 420 * SECOND)

@@ -15,6 +15,7 @@ from wend.topology.catalog import make
 from wend.topology.faults import Faults, Intervals
 from wend.topology.placement import Placement, place
 from wend.topology.underlay import LinkKind, RouterKind
+from wend.topology.underlay_faults import UnderlayFaults
 
 
 @settings(max_examples=60)
@@ -126,7 +127,7 @@ def test_an_overlay_link_is_down_while_a_component_of_it_is(data: st.DataObject)
     times = st.tuples(st.integers(0, placement.components - 1), st.integers(0, 20), st.integers(1, 9))
     outages = [(c, start, start + length) for c, start, length in data.draw(st.lists(times, max_size=12))]
     drawn = Intervals(placement.components, outages)
-    faults = rel.UnderlayFaults(placement, overlay, drawn)
+    faults = UnderlayFaults(placement, overlay, drawn)
     same: Faults = faults
     assert same.calendar(0, 9) is None
     starts, components = placement.link_components(overlay)

@@ -25,7 +25,7 @@ from wend.strategies.registry import home
 PARTS = (
     "model", "topology", "matching", "protocol", "strategies", "drivers/sim",
     "drivers/arrivals.py", "drivers/scenario_fields.py", "drivers/scenario_underlay.py",
-    "drivers/scenarios.py", "drivers/settings.py", "drivers/tally.py", "drivers/workload.py", "drivers/world.py",
+    "drivers/scenarios.py", "drivers/settings.py", "drivers/summaries.py", "drivers/workload.py", "drivers/world.py",
 )  # fmt: skip
 
 

@@ -307,7 +307,7 @@ def test_a_write_that_is_torn_leaves_one_plan_or_the_other(
 
         return moved
 
-    monkeypatch.setattr(files, "exchange", step(exchange) if at_once else lambda *_: False)
+    monkeypatch.setattr(files, "swap_folders", step(exchange) if at_once else lambda *_: False)
     monkeypatch.setattr(Path, "replace", step(replace))
     found = []
     for number in range(9):
