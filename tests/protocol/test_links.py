@@ -169,7 +169,7 @@ def test_news_are_gathered_and_told_in_one_batch_per_neighbour() -> None:
 
 @pure_only
 def test_caches_of_topics_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscriptions, "CACHED", 10)
+    monkeypatch.setattr(subscriptions, "MAX_CACHED", 10)
     interest = FloodedInterest(PeerConfig(peer=A))
     for n in range(1000):
         interest.table.targets(event(topic=f"t{n}"))
