@@ -15,7 +15,7 @@ from tests.errors import raises
 from wend.console.sim import register
 from wend.drivers.live.config import PeerFile
 from wend.drivers.scenarios import SIMULATED, Scenario, make_scenario
-from wend.drivers.settings import CHOSEN, known_settings, peer_settings, shipped_groups
+from wend.drivers.settings import CHOSEN, built_in_groups, known_settings, peer_settings
 from wend.model.settings import Setting, Settings, flag_of, setting, settings_of
 from wend.model.units import MS, SECOND, Nanos
 from wend.pipeline.rows import COLUMNS
@@ -23,8 +23,12 @@ from wend.strategies.registry import PLUGINS, setting_groups
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "settings.md"
-SHIPPED = {each.name: each for group in shipped_groups() for each in settings_of(group)}
-EVERY = [*settings_of(Scenario), *(each for each in settings_of(PeerFile) if each.owner is PeerFile), *SHIPPED.values()]
+BUILT_IN = {each.name: each for group in built_in_groups() for each in settings_of(group)}
+EVERY = [
+    *settings_of(Scenario),
+    *(each for each in settings_of(PeerFile) if each.owner is PeerFile),
+    *BUILT_IN.values(),
+]
 
 
 # ---------------------------------------------------------------- declared once
@@ -65,7 +69,7 @@ def flags() -> dict[str, Any]:
 
 def test_every_setting_of_peers_is_a_flag_with_its_sentence() -> None:
     there = flags()
-    for each in (*SHIPPED.values(), *settings_of(Scenario)):
+    for each in (*BUILT_IN.values(), *settings_of(Scenario)):
         if each.kind != "table":
             assert each.flag in there[each.name].opts, each.name
             assert there[each.name].help.startswith(each.about)
@@ -76,13 +80,13 @@ def test_every_setting_of_peers_is_a_flag_with_its_sentence() -> None:
 
 
 def test_everyday_settings_come_first_in_the_help() -> None:
-    every = {each.name: each for each in (*SHIPPED.values(), *settings_of(Scenario))}
+    every = {each.name: each for each in (*BUILT_IN.values(), *settings_of(Scenario))}
     tiers = [every[name].tier for name in flags() if name in every]
     assert tiers == sorted(tiers) and {*tiers} == {"everyday", "tuning"}
 
 
 def test_every_setting_of_peers_is_known_to_files_and_scenarios() -> None:
-    for name, each in SHIPPED.items():
+    for name, each in BUILT_IN.items():
         value = each.write(each.default)
         assert PeerFile(id=1, **{name: value}).flat_settings() == {name: value}
         assert PeerFile(id=1, **{name: value}).settings == {name: each.default}
@@ -91,7 +95,7 @@ def test_every_setting_of_peers_is_known_to_files_and_scenarios() -> None:
 
 
 def test_every_setting_of_a_scenario_is_a_column() -> None:
-    assert {each.name for each in COLUMNS.values()} == {*SHIPPED, *(each.name for each in settings_of(Scenario))}
+    assert {each.name for each in COLUMNS.values()} == {*BUILT_IN, *(each.name for each in settings_of(Scenario))}
     assert {"detection_ms", "monitoring_s", "transmissions", "duration_s", "rate_hz", "queue_msgs"} <= COLUMNS.keys()
 
 
@@ -102,7 +106,7 @@ def test_the_reference_page_has_every_setting() -> None:
 
 def test_simulated_defaults_are_settings_that_differ() -> None:
     for name, value in SIMULATED.items():
-        assert value != SHIPPED[name].default
+        assert value != BUILT_IN[name].default
 
 
 # ---------------------------------------------------------------- reading and writing

@@ -66,7 +66,7 @@ def test_a_deadline_is_a_multiple_of_the_shortest_delay() -> None:
 def test_a_peer_is_told_its_links_its_subscriptions_and_its_topics() -> None:
     world = build(Scenario(pl=0.25))
     for peer in range(20):
-        told = world.started(peer)
+        told = world.start_input(peer)
         assert tuple(n.peer for n in told.neighbours) == world.overlay.neighbours(peer)
         assert {n.reliability for n in told.neighbours} == {0.75}
         wanted = {parse(s.filter).topic for s in told.subscriptions}

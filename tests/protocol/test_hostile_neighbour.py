@@ -274,7 +274,7 @@ BOUNDED = {
     "_store.queue._duties[].dests",
     "_store.queue._waiting[][].dests",
     # the events that it forwarded last
-    "_host.by_name[].plugin._taken._taken",
+    "_host.by_name[].plugin._forwarded._young",
 }
 
 

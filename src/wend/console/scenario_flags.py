@@ -28,9 +28,9 @@ def read_scenario(flags: dict[str, Any], path: Path | None = None) -> "Scenario"
 
 def overlay_of_flags(topology: str, peers: int | None, degree: int | None, seed: int | None) -> "Overlay":
     """The overlay that these flags name."""
-    from wend.drivers.world import overlay_of
+    from wend.drivers.world import make_overlay
 
-    return overlay_of(read_scenario({"topology": topology, "peers": peers, "degree": degree, "seed": seed}))
+    return make_overlay(read_scenario({"topology": topology, "peers": peers, "degree": degree, "seed": seed}))
 
 
 def check_strategy(s: "Scenario") -> None:
@@ -65,9 +65,9 @@ def played(world: "World") -> dict[str, Any]:
 
 def say_unused(s: "Scenario", flags: Mapping[str, Any], strategies: tuple[str, ...] = ()) -> None:
     """On stderr, each flag that was given and that changes nothing, with the scenario's strategy or any of these."""
-    from wend.drivers.sim import known
+    from wend.drivers.sim import can_simulate
 
-    if not known(s.strategy):
+    if not can_simulate(s.strategy):
         return  # the simulator says so, and that is enough
     first, *others = [_unused(s, name) for name in strategies or (s.strategy,)]
     for name, why in first.items():

@@ -30,7 +30,7 @@ Chosen = Mapping[str, str | None]
 """The names of plug-ins, by setting."""
 
 
-def shipped_groups() -> tuple[type[Settings], ...]:
+def built_in_groups() -> tuple[type[Settings], ...]:
     """The groups of the link layer, of delivery, and of all plug-ins of the tree."""
     from wend.protocol.config import DeliverySettings, LinkSettings
     from wend.strategies.registry import PLUGINS
@@ -84,7 +84,7 @@ def load_chosen(chosen: Mapping[str, Any]) -> None:
 def peer_settings(chosen: Chosen = MappingProxyType({})) -> dict[str, Setting]:
     """The settings of peers with these plug-ins, by name: all settings of the tree, and of plug-ins from outside it."""
     outside = (plugin.settings for plugin in outside_plugins(chosen).values())
-    return _by_name(_groups((*shipped_groups(), *outside)))
+    return _by_name(_groups((*built_in_groups(), *outside)))
 
 
 def known_settings() -> dict[str, Setting]:
@@ -117,8 +117,8 @@ def _groups(groups: Iterable[type[Settings]]) -> tuple[type[Settings], ...]:
 # ---------------------------------------------------------------- a table of settings
 
 
-def unknown(name: str, known: Iterable[str]) -> ConfigError:
-    """The sentence about a name that no setting has, with the nearest one."""
+def unknown_setting(name: str, known: Iterable[str]) -> ConfigError:
+    """The error for a name that no setting has. It suggests the most similar one."""
     return ConfigError(f"there is no setting {name!r}{nearest(name, list(known))}")
 
 
@@ -136,7 +136,7 @@ def read_values(group: type[Settings], fields: Mapping[str, Any]) -> dict[str, A
         if name in known:
             values[name] = known[name].read(value)
         elif name not in own:
-            raise unknown(name, (*own, *known))
+            raise unknown_setting(name, (*own, *known))
     return values
 
 

@@ -68,12 +68,12 @@ class WorkloadEvent(msgspec.Struct, frozen=True, gc=False):
     number: int
 
 
-def topics_of(s: Scenario, overlay: Overlay) -> tuple[Topic, ...]:
+def make_topics(s: Scenario, overlay: Overlay) -> tuple[Topic, ...]:
     """The topics of a scenario: those of its flows, or drawn ones."""
-    return _drawn(s, overlay.peers) if s.flows is None else _of_flows(s, overlay)
+    return _draw_topics(s, overlay.peers) if s.flows is None else _topics_of_flows(s, overlay)
 
 
-def _drawn(s: Scenario, peers: int) -> tuple[Topic, ...]:
+def _draw_topics(s: Scenario, peers: int) -> tuple[Topic, ...]:
     """Section IV-A: publishers on random peers; each topic draws Ps, each peer subscribes with Ps."""
     count = min(TOPICS, peers) if s.topics is None else s.topics
     if count > peers:
@@ -92,7 +92,7 @@ def _drawn(s: Scenario, peers: int) -> tuple[Topic, ...]:
     return tuple(topics)
 
 
-def _of_flows(s: Scenario, overlay: Overlay) -> tuple[Topic, ...]:
+def _topics_of_flows(s: Scenario, overlay: Overlay) -> tuple[Topic, ...]:
     """Make a topic of each flow. Phases follow the golden ratio, so that no two flows start at the same time."""
     path = File(str(s.flows))
     topics = []

@@ -198,7 +198,7 @@ def test_a_summary_does_not_merge_groups() -> None:
     summary = FilterSummary(lambda: ((n, texts[n], parse(texts[n]), wanted[n]) for n in texts), limit=600)
     for number, text in texts.items():
         summary.add(number, text, parse(text), wanted[number])
-    assert not summary.exact
+    assert not summary.is_exact
     assert sorted(qos.group for _, qos in summary.entries().values()) == ["", "g"]
 
 

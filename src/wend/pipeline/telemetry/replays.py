@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from wend.drivers.arrivals import ORACLE
 from wend.drivers.recorded import DRAWN, MOVED, RECORDED, Recording, recorded_world
-from wend.drivers.sim.run import STRATEGIES, known, play
+from wend.drivers.sim.run import STRATEGIES, can_simulate, play
 from wend.drivers.world import World
 from wend.model.choices import Redundancy
 from wend.model.errors import ConfigError
@@ -118,7 +118,7 @@ def variants(strategies: Sequence[str], redundancies: Sequence[str]) -> list[tup
     pairs: list[tuple[str, str]] = []
     for name in strategies:
         load("routing", name)
-        if not known(name):
+        if not can_simulate(name):
             raise ConfigError(f"unknown strategy {name!r}: choose from {', '.join(STRATEGIES)}, or MODULE:CLASS")
         routing = None if name == ORACLE else routing_of(name)
         has = routing is not None and issubclass(routing.settings, AdaptiveSettings)

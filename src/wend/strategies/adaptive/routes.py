@@ -25,7 +25,7 @@ FAR: Nanos = 10**18
 
 Edge = tuple[PeerId, PeerId]
 Costs = dict[PeerId, dict[PeerId, Nanos]]
-NONE: frozenset[Edge] = frozenset()
+NO_EDGES: frozenset[Edge] = frozenset()
 Cut = Mapping[PeerId, Collection[PeerId]]
 """By peer, the neighbours to which its link is down."""
 _NOBODY: frozenset[PeerId] = frozenset()
@@ -42,7 +42,7 @@ class Route(msgspec.Struct, frozen=True, gc=False):
     """The links after the one from here to the hop; lower id first."""
     path: tuple[PeerId, ...] = ()
     """The peers from the hop to the destination."""
-    links: frozenset[Edge] = NONE
+    links: frozenset[Edge] = NO_EDGES
     """All links; the first is (this peer, hop)."""
 
     @property

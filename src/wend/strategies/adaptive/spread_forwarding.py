@@ -3,8 +3,8 @@
 from wend.model.events import PeerId
 from wend.model.units import FOREVER, Nanos
 from wend.protocol.plugins import View
-from wend.strategies.adaptive.load_spreading import WORTH_NS, PricedRoutes, SpreadRoutes, class_weight, event_class
 from wend.strategies.adaptive.packets import Groups, Packet
+from wend.strategies.adaptive.priced_routes import WORTH_NS, PricedRoutes, SpreadRoutes, class_weight, event_class
 from wend.strategies.adaptive.routes import Edge
 from wend.strategies.adaptive.spread_trees import Branch, SpreadTree, SpreadTrees, branches_at
 

@@ -184,10 +184,10 @@ class TreeInterest(Interest):
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         match event:
             case SubscriptionsChanged() | Due("announce"):
-                later = self.subscriptions.postponed(now)
+                later = self.subscriptions.postpone_announcement(now)
                 if later is not None:
                     return later
-                self.subscriptions.announced(view)
+                self.subscriptions.next_announcement(view)
                 return [*self.tables.updates(), CHANGED]
         return self.tables.handle(event, view)
 

@@ -27,7 +27,7 @@ from wend.matching.merge import merge
 from wend.model.errors import FilterError
 from wend.model.events import Attributes, PeerId
 from wend.protocol.plugins import MAX_CONTROL_BYTES
-from wend.strategies.subscriptions.table import SURE
+from wend.strategies.subscriptions.table import DEFAULT_RELIABILITY
 from wend.strategies.trees.messages import FilterDemand, Generation, SubtreeInterest
 from wend.strategies.trees.sptk import SCALE
 
@@ -98,7 +98,7 @@ def joint_reliability(routes: Sequence[RouteCost]) -> float:
 def fewest_trees(routes: tuple[RouteCost, ...], need: float) -> tuple[int, ...]:
     """The best smallest set of trees that reaches the target, or all trees if none does."""
     every = tuple(range(len(routes)))
-    for count in range(1, len(routes)) if need < SURE else ():
+    for count in range(1, len(routes)) if need < DEFAULT_RELIABILITY else ():
         best = max(combinations(every, count), key=lambda chosen: joint_reliability([routes[tree] for tree in chosen]))
         if joint_reliability([routes[tree] for tree in best]) >= need:
             return best

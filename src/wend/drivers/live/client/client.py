@@ -329,6 +329,8 @@ class Client:
     # ---------------------------------------------------------------- requests and answers
 
     async def _publish(self, publication: Publication) -> PublishReceipt:
+        if self._connection.writer is None:
+            publication = publication.after(await self._connection.wait_until_open())
         return receipt_of(await self._call(self._publish_frame(publication), frames.Accepted))
 
     def _publish_frame(self, event: Publication) -> frames.Publish:

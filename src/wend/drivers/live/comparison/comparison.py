@@ -52,7 +52,7 @@ class Comparison:
     ) -> None:
         """`kill_ns`: when one peer crashes in all overlays. `root`: signs the keys of peers. `telemetry`: records the
         overlay of the first strategy."""
-        if world.limited:
+        if world.has_capacities:
             raise ConfigError("capacities are simulated, not played live: leave capacity and peer_capacity out")
         self.world = world
         self.clock = SteadyClock()

@@ -123,7 +123,7 @@ class LiveOverlay:
         return len(trees) == 1 and (None, None, None) not in trees
 
     def start(self, peer: PeerId) -> None:
-        started = self.world.started(peer)
+        started = self.world.start_input(peer)
         if self._ring is not None and peer == 0:
             started = msgspec.structs.replace(started, neighbours=())  # it begins the ring that the others join
         self.peers[peer].start(started)

@@ -96,7 +96,7 @@ class FollowedGroups:
 
     def update(self, now: Nanos, view: View) -> Iterator[PluginEffect]:
         """Follow the groups of this peer's subscriptions, and store since when."""
-        self._table.announced(view)
+        self._table.next_announcement(view)
         groups = dict.fromkeys(group_of(parse(subscription.filter)) for subscription in self._table.own)
         before, self.own = self.own, {}
         for group in groups:
