@@ -56,7 +56,7 @@ class Publication(msgspec.Struct, frozen=True, gc=False):
         return msgspec.structs.replace(self, ttl_ns=self.ttl_ns - waited_ns)
 
 
-def as_publication(
+def make_publication(
     attributes: Attributes,
     payload: bytes = b"",
     headers: Headers | None = None,

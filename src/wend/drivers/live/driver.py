@@ -123,7 +123,7 @@ class PeerDriver:
         """The receipt with the promise of this peer's store: only the driver knows whether it survives a crash. An
         event for local subscribers alone is stored if they are durable."""
         is_kept = False
-        if self.store.is_safe:
+        if self.store.has_stored_all:
             others = not self.peer.knows_all_subscribers or any(target != self.id for target in receipt.targets)
             queued = self.store.queued == receipt.id and receipt.targets == (self.id,)
             is_kept = (receipt.kept and others) or queued

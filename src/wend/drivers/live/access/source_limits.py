@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from wend.model.errors import Refused
-from wend.security.token_buckets import LOOPBACK, SourceBuckets, TokenBucket, source_of
+from wend.security.token_buckets import LOOPBACK, SourceBuckets, TokenBucket, source_network
 
 MAX_WAITING: Final = 256
 """The most connections of strangers, from all sources."""
@@ -72,7 +72,7 @@ class StrangerLimits:
 
     def admit(self, host: str) -> str | None:
         """The source of a new connection, to be passed to `release` later; None if it may not connect."""
-        source = source_of(host)
+        source = source_network(host)
         if self._exempt_loopback and source == LOOPBACK:
             return source
         now_s = self._clock_s()

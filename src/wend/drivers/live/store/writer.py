@@ -53,7 +53,7 @@ class StoreWriter:
         self._closed = False
 
     @property
-    def is_safe(self) -> bool:
+    def has_stored_all(self) -> bool:
         """Whether all records so far survive a crash."""
         return self._store is not None and not self.held
 
