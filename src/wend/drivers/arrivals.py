@@ -89,7 +89,7 @@ class _Search:
     def _send(self, now: Nanos, holder: Holder) -> None:
         """Send the packet to all neighbours, to each as soon as possible, and again when one restarts."""
         world, arrival, incarnations = self._world, self._arrival, self._world.incarnations
-        up, next_change, overlay, never = world.faults.up, world.faults.next_change, world.overlay, world.end_ns + 1
+        up, next_change, overlay, never = world.faults.is_up, world.faults.next_change, world.overlay, world.end_ns + 1
         peer, number = holder
         again = crash = min(incarnations[peer][number][1], never)
         for there in overlay.neighbours(peer):

@@ -20,7 +20,7 @@ from wend.drivers.world import World
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.randomness import stream
-from wend.model.settings import settings_of
+from wend.model.settings import declared_settings
 from wend.model.units import SECOND, Nanos
 from wend.protocol.config import LinkSettings
 from wend.topology.faults import Intervals
@@ -30,7 +30,7 @@ WARMUP_NS = 5 * SECOND
 DRAIN_NS = 5 * SECOND
 RECORDED, MOVED, DRAWN = "recorded", "moved", "drawn"
 """Times of publication: as they were, at other times with the same gaps, or by the rates of flows."""
-LIVE_DEFAULTS = {each.name: each.default for each in settings_of(LinkSettings) if each.name in SIMULATED}
+LIVE_DEFAULTS = {each.name: each.default for each in declared_settings(LinkSettings) if each.name in SIMULATED}
 """The defaults of live peers that simulated ones do not have, typed, by name."""
 
 

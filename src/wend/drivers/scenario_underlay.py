@@ -17,12 +17,13 @@ from wend.model.fault_settings import Outages
 from wend.model.randomness import stream
 from wend.model.units import SECOND, Nanos, seconds
 from wend.topology import catalog, generators
-from wend.topology.component_reliability import UnderlayFaults, in_time, reliabilities
+from wend.topology.component_reliability import draw_outages_over_time, reliabilities
 from wend.topology.faults import Faults, Intervals, Outage, draw_outages, without_partitions
 from wend.topology.graph import Overlay
 from wend.topology.placement import Placement, place
 from wend.topology.traceroute import Hop, Tracer
 from wend.topology.underlay import Index, Underlay
+from wend.topology.underlay_faults import UnderlayFaults
 
 
 def place_peers(s: Scenario) -> Placement:
@@ -46,7 +47,9 @@ def draw_failures(s: Scenario, placement: Placement, overlay: Overlay, *, begin:
         reliable = reliabilities(placement, s.seed)
         reliable[placement.first_peer : placement.first_last_mile] = 1.0
         return UnderlayFaults(
-            placement, overlay, in_time(reliable, down_s=s.mean_outage_ns / SECOND, begin=begin, end=end, seed=s.seed)
+            placement,
+            overlay,
+            draw_outages_over_time(reliable, down_s=s.mean_outage_ns / SECOND, begin=begin, end=end, seed=s.seed),
         )
     rejected = 0
     if s.outages is None and s.router_outages is None:
@@ -122,7 +125,7 @@ class Traceroutes:
         hops = self._tracer.trace(a, b, attempt)
         if self._faults is not None:
             for number, component in enumerate(self._components(a, b)):
-                if not self._faults.component_up(component, now) and not self._rerouted(component, a, b):
+                if not self._faults.is_component_up(component, now) and not self._rerouted(component, a, b):
                     return (*hops[: number // 2], None) if number else None
         return hops
 

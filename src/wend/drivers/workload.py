@@ -13,7 +13,7 @@ import msgspec
 from wend.drivers.scenarios import Scenario
 from wend.model.errors import ConfigError
 from wend.model.events import Attributes, PeerId
-from wend.model.flows import demands, read_flows
+from wend.model.flows import check_flows, read_flows
 from wend.model.randomness import stream
 from wend.model.scenario import Content
 from wend.model.units import SECOND, Nanos
@@ -96,7 +96,7 @@ def _topics_of_flows(s: Scenario, overlay: Overlay) -> tuple[Topic, ...]:
     """Make a topic of each flow. Phases follow the golden ratio, so that no two flows start at the same time."""
     path = File(str(s.flows))
     topics = []
-    for number, flow in enumerate(demands(read_flows(path), overlay.names, str(path))):
+    for number, flow in enumerate(check_flows(read_flows(path), overlay.names, str(path))):
         receivers = tuple(sorted({*flow.receivers} - {flow.publisher}))
         period = max(1, round(SECOND / flow.rate_msgs))
         phase = int((number + 1) * GOLDEN % 1 * period)

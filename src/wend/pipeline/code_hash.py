@@ -19,7 +19,7 @@ from hashlib import blake2b
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-from wend.model.version import core
+from wend.model.version import core_build
 from wend.strategies.registry import home
 
 PARTS = (
@@ -45,7 +45,7 @@ def code_hash(parts: tuple[str, ...] = PARTS) -> str:
             meaning = without_prose(source)
             digest.update(f"{name}\0{len(meaning)}\0".encode())
             digest.update(meaning)
-    return digest.hexdigest() + (COMPILED if core() == "compiled" else "")
+    return digest.hexdigest() + (COMPILED if core_build() == "compiled" else "")
 
 
 def without_prose(source: bytes) -> bytes:

@@ -143,7 +143,7 @@ def test_a_partition_cuts_all_links_between_a_group_and_the_others(tmp_path: Pat
     assert len(first.peers) in (2, 3)
     assert (first.start_ns, first.until_ns) == (world.begin_ns + 2 * SECOND, world.begin_ns + 5 * SECOND)
     for number, link in enumerate(world.overlay.links):
-        assert world.faults.up(number, first.start_ns) == ((link.a in first.peers) == (link.b in first.peers))
+        assert world.faults.is_up(number, first.start_ns) == ((link.a in first.peers) == (link.b in first.peers))
     assert kinds(outcome)["partition"] == sum(len(one.peers) for one in world.partitions)
     outcome.trace.write(tmp_path)
     again = simulate(EIGHT.with_(failures=str(tmp_path / "faults.parquet")))

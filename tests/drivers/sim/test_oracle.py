@@ -21,15 +21,15 @@ def by_force(world: World, publisher: int, now: int) -> dict[int, int]:
     holding: set[int] = set()
     for at in range(now, world.end_ns + 1):
         if not world.scenario.settings["persistence"]:
-            holding = {peer for peer in holding if world.peer_faults.up(peer, at)}
-        arriving = {peer for peer in coming.pop(at, set()) if world.peer_faults.up(peer, at)}
+            holding = {peer for peer in holding if world.peer_faults.is_up(peer, at)}
+        arriving = {peer for peer in coming.pop(at, set()) if world.peer_faults.is_up(peer, at)}
         for peer in arriving:
             best.setdefault(peer, at)
         holding |= arriving
         for peer in holding:
             for there in world.overlay.neighbours(peer):
                 index = world.overlay.link(peer, there)
-                if world.faults.up(index, at) and world.peer_faults.up(peer, at):
+                if world.faults.is_up(index, at) and world.peer_faults.is_up(peer, at):
                     coming.setdefault(at + world.overlay.links[index].delay_ns, set()).add(there)
     return best
 

@@ -7,7 +7,7 @@ from tests.drivers.sim.client_checks import broken_promises
 from tests.drivers.sim.client_engine import ClientEngine
 from tests.drivers.sim.ordered_worlds import ordered_world, waits_ms
 from wend.drivers.scenarios import Scenario
-from wend.drivers.sim.capacity import CapacityNetwork, Departure, Queue
+from wend.drivers.sim.capacity import CapacityNetwork, Queue, QueueDeparture
 from wend.drivers.sim.drop_ledger import EXPIRED
 from wend.drivers.world import build
 from wend.model.units import SECOND, Nanos
@@ -45,7 +45,7 @@ class LinkUse:
         self.sent = self.expired = 0
         leave = CapacityNetwork.leave
 
-        def watched(network: CapacityNetwork, now: Nanos, leaving: Departure) -> None:
+        def watched(network: CapacityNetwork, now: Nanos, leaving: QueueDeparture) -> None:
             message = leaving.message
             head = message.head if isinstance(message, Fragment) else message
             if isinstance(head, Data):

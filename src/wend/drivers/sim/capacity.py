@@ -71,7 +71,7 @@ class Queue:
         return through
 
 
-class Departure:
+class QueueDeparture:
     """Lets a packet leave the queue of its sender."""
 
     __slots__ = ("incarnation", "message", "network", "receiver", "sender")
@@ -120,10 +120,10 @@ class CapacityNetwork(Transport):
             self._ledger.record_drop(now, sender, receiver, sender, message, QUEUE_FULL)
         else:
             incarnation = self._incarnations[sender]
-            leaving = Departure(self, sender, incarnation, receiver, older(message, through - now))
+            leaving = QueueDeparture(self, sender, incarnation, receiver, older(message, through - now))
             self._agenda.push(through, LEAVING, sender, leaving)
 
-    def leave(self, now: Nanos, packet: Departure) -> None:
+    def leave(self, now: Nanos, packet: QueueDeparture) -> None:
         """Put a packet on its link, unless its sender crashed while it waited."""
         if packet.incarnation == self._incarnations[packet.sender]:
             self._links.send(now, packet.sender, packet.receiver, packet.message)

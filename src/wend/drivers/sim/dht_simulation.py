@@ -172,7 +172,7 @@ class DhtSimulation:
             self._begin(contacts)
 
     @property
-    def bytes_per_peer(self) -> float:
+    def memory_per_peer(self) -> float:
         """The growth of this process since the simulation was made, per peer: peers, messages in transit and
         results."""
         return max(0, resident_bytes() - self.bytes_before) / self.config.peers

@@ -153,7 +153,7 @@ class Network(Transport):
         self._agenda = agenda
         self._trace = trace
         self.wires = _wires(world)
-        self.is_up = world.faults.up
+        self.is_up = world.faults.is_up
         self.free_acks = scenario.of(LinkSettings).ack == "free"
         self._traces_hops = scenario.trace_level == "hops"
         self._rng = stream(scenario.seed, "loss")

@@ -54,14 +54,14 @@ class Oracle:
     def _publish(self, now: Nanos, number: int) -> None:
         topic = self.world.topics[number]
         publisher = topic.publisher
-        if not self.world.peer_faults.up(publisher, now):
+        if not self.world.peer_faults.is_up(publisher, now):
             self.notices["publisher-down"] += 1
             return
         incarnation = sum(start <= now for start, _ in self.world.incarnations[publisher])
         self._sequence[publisher, incarnation] += 1
         id_ = EventId(publisher, incarnation, self._sequence[publisher, incarnation])
         event = self.world.publication(topic, now)
-        is_up = self.world.peer_faults.up
+        is_up = self.world.peer_faults.is_up
         subscribers = tuple(peer for peer in event.subscribers if self._stores or is_up(peer, now))
         self.expected[id_] = (now, subscribers)
         self.trace.publications.add(now, *id_, event.name, len(subscribers))

@@ -22,7 +22,7 @@ from wend.drivers.sim.run import STRATEGIES, can_simulate, play
 from wend.drivers.world import World
 from wend.model.choices import Redundancy
 from wend.model.errors import ConfigError
-from wend.model.flows import Flow, told_apart
+from wend.model.flows import Flow, unambiguous_names
 from wend.model.forwarding import read_forwarding
 from wend.model.rates import Rate
 from wend.model.units import SECOND
@@ -86,7 +86,7 @@ def _decoded(text: str) -> Recording:
 
 def _plan(world: World) -> None:
     """Plan for the links and flows of a world, and let its peers follow the plan."""
-    peers = told_apart(world.overlay.names)
+    peers = unambiguous_names(world.overlay.names)
     flows = [
         Flow(peers[topic.publisher], [peers[peer] for peer in topic.subscribers], SECOND / topic.period_ns)
         for topic in world.topics

@@ -73,9 +73,9 @@ class SourceTree(Routing):
             if root not in view.graph.costs:  # a neighbour can invent a peer: do not cache that
                 return {}
             hops = self._hops_by_root[root] = {}
-            _, parent = paths.tree(self.costs(view.graph), root)
+            _, parent = paths.shortest_path_tree(self.costs(view.graph), root)
             for dest in parent:
-                path = paths.walk(parent, root, dest)
+                path = paths.path_in_tree(parent, root, dest)
                 if view.me in path[:-1]:
                     hops[dest] = path[path.index(view.me) + 1]
         return hops

@@ -130,7 +130,7 @@ class Comparison:
         """The links that are down at this moment."""
         now = self.elapsed_ns()
         faults, links = self.world.faults, self.world.overlay.links
-        return [(link.a, link.b) for i, link in enumerate(links) if not faults.up(i, now)]
+        return [(link.a, link.b) for i, link in enumerate(links) if not faults.is_up(i, now)]
 
     def summaries(self) -> dict[str, Summary]:
         """The results so far, over all publications that had time to arrive."""

@@ -203,5 +203,5 @@ class WorldPaths:
 
 
 def _schedule(world: World, index: int, origin_ns: Callable[[], Nanos]) -> Callable[[Nanos], bool]:
-    up = world.faults.up
+    up = world.faults.is_up
     return lambda now: up(index, now - origin_ns())
