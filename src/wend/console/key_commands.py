@@ -62,9 +62,9 @@ def root(
     certificate = certificates.make_root(name, secret, serial=serial, not_before_s=now - SKEW_S, not_after_s=ends)
     key_files.make_folder(folder)
     key_files.write_signing_key(folder / key_files.ROOT_KEY, secret)
-    key_files.write_new(folder / key_files.ROOT, key_files.pem_of_certificates([certificate]))
-    text = f"{folder}: the root {name}, until {certificates.show_time(ends)}; {key_files.ROOT_KEY} is secret"
-    _print_result(text, as_json, folder=str(folder), name=name, ends=certificates.show_time(ends))
+    key_files.write_new(folder / key_files.ROOT, key_files.certificates_pem([certificate]))
+    text = f"{folder}: the root {name}, until {certificates.utc_text(ends)}; {key_files.ROOT_KEY} is secret"
+    _print_result(text, as_json, folder=str(folder), name=name, ends=certificates.utc_text(ends))
 
 
 def new(
@@ -80,7 +80,7 @@ def new(
     key_files.make_folder(folder)
     key_files.write_signing_key(places[0], signing)
     key_files.write_session_key(places[1], session)
-    key_files.write_new(places[2], key_files.pem_of_request(request))
+    key_files.write_new(places[2], key_files.request_pem(request))
     text = f"{places[2]}: have the root sign it, and put the certificate at {folder / key_files.CERTIFICATE}"
     _print_result(text, as_json, request=str(places[2]), certificate=str(folder / key_files.CERTIFICATE))
 
@@ -117,14 +117,14 @@ def sign(
     _check_id_is_free(root, peer, certificates.read_request(content).signing_key)
     key_files.make_folder(root / key_files.ISSUED)
     issued = root / key_files.ISSUED / f"{serial}.pem"
-    key_files.write_new(issued, key_files.pem_of_certificates([certificate]))
+    key_files.write_new(issued, key_files.certificates_pem([certificate]))
     try:
-        key_files.write_new(out, key_files.pem_of_certificates([certificate, *roots]))
+        key_files.write_new(out, key_files.certificates_pem([certificate, *roots]))
     except ConfigError:
         issued.unlink(missing_ok=True)  # nobody has it
         raise
     identity = certificates.RootVerifier(roots).verify(certificate, now)
-    text = f"{out}: {_identity_text(identity)}, until {certificates.show_time(identity.not_after_s)}, serial {serial}"
+    text = f"{out}: {_identity_text(identity)}, until {certificates.utc_text(identity.not_after_s)}, serial {serial}"
     _print_result(text, as_json, **_row("issued", identity, frozenset(), now))
 
 
@@ -165,7 +165,7 @@ def token(
         key_files.write_new(out, f"{secret}\n".encode(), mode=0o600)
     record = key_files.ClientToken(name, key_files.token_hash(secret), serial, ends, tuple(split_names(groups)))
     key_files.append_line(folder / key_files.TOKENS, msgspec.json.encode(record).decode())
-    text = secret if out is None else f"{out}: a token of {name}, until {certificates.show_time(ends)}, serial {serial}"
+    text = secret if out is None else f"{out}: a token of {name}, until {certificates.utc_text(ends)}, serial {serial}"
     place = {"token": secret} if out is None else {"file": str(out)}
     _print_result(text, as_json, **place, **_row("token", key_files.token_identity(record), frozenset(), 0))
 
@@ -280,7 +280,7 @@ def _row(kind: str, identity: "Identity", revoked: frozenset[int], now: int) -> 
 def _fields(kind: str, name: str, ends_s: int, now: int) -> dict[str, Any]:
     """What a root, a certificate and a token have in common."""
     fields: dict[str, Any] = {"kind": kind, "name": name, "peer": None, "groups": [], "serial": None}
-    return fields | {"ends": certificates.show_time(ends_s), "state": "ended" if now > ends_s else "valid"}
+    return fields | {"ends": certificates.utc_text(ends_s), "state": "ended" if now > ends_s else "valid"}
 
 
 def _table(rows: list[dict[str, Any]]) -> str:

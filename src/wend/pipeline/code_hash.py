@@ -19,13 +19,13 @@ from hashlib import blake2b
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-from wend.model.version import core
+from wend.model.version import core_build
 from wend.strategies.registry import home
 
 PARTS = (
     "model", "topology", "matching", "protocol", "strategies", "drivers/sim",
     "drivers/arrivals.py", "drivers/scenario_fields.py", "drivers/scenario_underlay.py",
-    "drivers/scenarios.py", "drivers/settings.py", "drivers/tally.py", "drivers/workload.py", "drivers/world.py",
+    "drivers/scenarios.py", "drivers/settings.py", "drivers/summaries.py", "drivers/workload.py", "drivers/world.py",
 )  # fmt: skip
 
 
@@ -45,7 +45,7 @@ def code_hash(parts: tuple[str, ...] = PARTS) -> str:
             meaning = without_prose(source)
             digest.update(f"{name}\0{len(meaning)}\0".encode())
             digest.update(meaning)
-    return digest.hexdigest() + (COMPILED if core() == "compiled" else "")
+    return digest.hexdigest() + (COMPILED if core_build() == "compiled" else "")
 
 
 def without_prose(source: bytes) -> bytes:

@@ -30,7 +30,7 @@ from wend.pipeline.storage.input_tables import (
     survey,
     write_quarantine,
 )
-from wend.pipeline.storage.job_folders import Target, job_output, literal_path, local_path
+from wend.pipeline.storage.job_folders import Target, literal_path, local_path, new_output
 from wend.pipeline.storage.json_lines import (
     Id,
     decode_line,
@@ -93,7 +93,7 @@ def write_flows(
 ) -> FlowSummary:
     """Write the flows as Parquet. Rates are per second of `span` or, without it, of the time that the events cover."""
     check_max_bad(max_bad)
-    with translated_errors(), job_output(spark, out, overwrite=overwrite) as draft:
+    with translated_errors(), new_output(spark, out, overwrite=overwrite) as draft:
         pairs = _read_matches(spark, matches)
         of_peers = _sift_table(_read_table(spark, subscriptions, SUBSCRIPTION_COLUMNS), "subscription", None, max_bad)
         of_events = _sift_table(_read_table(spark, events, EVENT_COLUMNS), "event", span, max_bad)

@@ -29,7 +29,7 @@ from wend.model.randomness import stream
 from wend.pipeline.spark.arrow_schema import spark_schema
 from wend.pipeline.spark.task_errors import translated_errors
 from wend.pipeline.spark.task_progress import report_rows, row_progress, sum_reported_rows
-from wend.pipeline.storage.job_folders import Target, job_output
+from wend.pipeline.storage.job_folders import Target, new_output
 
 WorkloadKind = Literal["uniform", "zipf", "narrow", "fixed", "rectangles"]
 KINDS: tuple[WorkloadKind, ...] = ("uniform", "zipf", "narrow", "fixed", "rectangles")
@@ -246,7 +246,7 @@ def write_workload(
 ) -> None:
     """Write `out/events` and `out/subscriptions`, both or none."""
     tables = {"events": (draw_events, events_count), "subscriptions": (draw_subscriptions, subscriptions_count)}
-    with translated_errors(), job_output(spark, out, overwrite=overwrite) as draft:
+    with translated_errors(), new_output(spark, out, overwrite=overwrite) as draft:
         for name, (make, count) in tables.items():
             progress = None if draft.folder is None else draft.folder / name
             if progress is not None:

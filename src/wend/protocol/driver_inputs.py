@@ -7,7 +7,7 @@ from wend.protocol.config import DeliverySettings
 from wend.protocol.delivery.local import LocalDelivery
 from wend.protocol.delivery.retained import RetainedEvents
 from wend.protocol.delivery.store_and_forward import StoreAndForward
-from wend.protocol.host import Host
+from wend.protocol.host import PluginHost
 from wend.protocol.link.layer import LinkLayer
 from wend.protocol.messages import Control, Data, DirectMessage, Fragment, PlainMessage
 from wend.protocol.packet_outcomes import PacketOutcomes
@@ -17,6 +17,7 @@ from wend.protocol.ports import (
     Attached,
     Confirmed,
     ContactFound,
+    Delayed,
     Detached,
     Input,
     LinkAdded,
@@ -41,7 +42,7 @@ class DriverInputs:
 
     def __init__(
         self,
-        host: Host,
+        host: PluginHost,
         layer: LinkLayer,
         local: LocalDelivery,
         store: StoreAndForward | None,
@@ -63,6 +64,8 @@ class DriverInputs:
                 self._on_unsent(now, event, effects)
             case Confirmed():
                 self._local.durable.confirm(now, event.number, event.positions, effects)
+            case Delayed():
+                self._local.deliver_late(now, event.delivery.delayed_by(event.waited_ns), effects)
             case Attached():
                 if not self._local.durable.attach(now, event, effects):
                     effects.append(Refuse(self._host.view.me, "no-such-subscription", str(event.number)))
@@ -98,7 +101,7 @@ class DriverInputs:
                 raise TypeError(f"{event!r:.80} is not an input of a driver")
 
     def _start(self, now: Nanos, event: Started, effects: Effects) -> None:
-        self._local.begin(now)
+        self._local.begin(now, restarted=bool(event.stored))
         self._layer.begin(now, event.neighbours)
         self._host.forms_links = self._host.forms_links or event.contacts_follow
         self._host.view.neighbours = tuple(self._host.view.links)

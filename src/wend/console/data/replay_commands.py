@@ -138,7 +138,7 @@ def _interval_text(value: "MeanInterval", factor: float) -> str:
 
 def _parse_settings(texts: list[str]) -> dict[str, Any]:
     """Check the settings of the command line."""
-    from wend.drivers.settings import known_settings, unknown
+    from wend.drivers.settings import known_settings, unknown_setting
 
     declared, values = known_settings(), {}
     for text in texts:
@@ -146,7 +146,7 @@ def _parse_settings(texts: list[str]) -> dict[str, Any]:
         if not sign:
             raise ConfigError(f"--set needs NAME=VALUE, got {text!r}")
         if name not in declared:
-            raise unknown(name, declared)
+            raise unknown_setting(name, declared)
         each = declared[name]
         typed: Any = value
         if each.kind in ("int", "float", "bool"):

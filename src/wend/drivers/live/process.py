@@ -15,7 +15,7 @@ from wend.drivers.live.access.forwarding_grants import ForwardingGrants
 from wend.drivers.live.access.grants import GrantTable, read_grants
 from wend.drivers.live.addressing.addresses import Address, is_numeric, show
 from wend.drivers.live.addressing.given_links import GivenLinks
-from wend.drivers.live.addressing.host_names import HostNames, call_in_thread
+from wend.drivers.live.addressing.host_names import HostNames
 from wend.drivers.live.broker.broker import Broker
 from wend.drivers.live.broker.listener import TcpListener
 from wend.drivers.live.config import PeerFile
@@ -24,6 +24,7 @@ from wend.drivers.live.paths.source import NONE, open_paths
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.plans.followed_plan import FollowedPlan
 from wend.drivers.live.store.store import Store, fresh_incarnation
+from wend.drivers.live.threads import call_in_thread
 from wend.model.errors import ConfigError, WendError
 
 if TYPE_CHECKING:  # few peers have keys or write telemetry, and the others need none of it
@@ -33,7 +34,7 @@ if TYPE_CHECKING:  # few peers have keys or write telemetry, and the others need
 log = logging.getLogger("wend.peer")
 
 
-class PeerService:
+class PeerProcess:
     """A live peer with its store, its broker and the listener for its clients, as its file describes them."""
 
     def __init__(self, file: PeerFile) -> None:
@@ -255,7 +256,7 @@ def read_grant_table(file: PeerFile) -> GrantTable:
 
 
 async def serve(
-    file: PeerFile, on_ready: Callable[[PeerService], None], read: Callable[[], PeerFile] | None = None
+    file: PeerFile, on_ready: Callable[[PeerProcess], None], read: Callable[[], PeerFile] | None = None
 ) -> dict[str, int]:
     """Run a peer until SIGTERM or Ctrl-C. Returns its counters. On SIGHUP it calls `read` for its file, and reads its
     plan again."""
@@ -264,7 +265,7 @@ async def serve(
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGHUP, lambda: None)  # the file is read anyway
-    service = PeerService(file)
+    service = PeerProcess(file)
     refused: list[Address] = []
     if service.peer.joining is not None:
 

@@ -162,7 +162,7 @@ class Adaptive(Routing):
         table = self._find_usable_routes(now, view)
         links, path, tried = view.links, packet.path, packet.tried
         untried = [hop for hop in links if hop not in path and hop not in tried]
-        up = [hop for hop in untried if links[hop].seems_up(now)]
+        up = [hop for hop in untried if links[hop].is_working(now)]
         if len(packet.dests) == 1 and _deadline_ns(packet, packet.dests[0], view) is None:
             shortest = table.best(packet.dests[0], up, 1)
             if shortest:  # there is no trade-off
@@ -238,7 +238,7 @@ class Adaptive(Routing):
             return None
         (dest,) = dests
         link = view.links.get(dest)
-        if link is None or not link.seems_up(now):
+        if link is None or not link.is_working(now):
             return None
         deadline = _deadline_ns(packet, dest, view)
         if deadline is None:

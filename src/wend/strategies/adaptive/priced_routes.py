@@ -16,7 +16,7 @@ from wend.model.events import EventId, PeerId
 from wend.model.units import FOREVER, MS, Nanos
 from wend.protocol.plugins import View
 from wend.strategies.adaptive.routes import Costs, reverse_without
-from wend.topology.paths import tree
+from wend.topology.paths import shortest_path_tree
 
 LINK_NS: Final = 25 * MS
 """The price of a link that is not full. While other links are full, each copy that is not sent frees capacity."""
@@ -63,7 +63,7 @@ class PricedRoutes:
         return routes
 
     def _legs(self, costs: Costs, dest: PeerId) -> dict[PeerId, PricedLeg]:
-        distance, following = tree(costs, dest)
+        distance, following = shortest_path_tree(costs, dest)
         legs: dict[PeerId, PricedLeg] = {dest: (0, 0, dest)}
         for peer in sorted(distance, key=distance.__getitem__):
             if peer != dest:

@@ -18,7 +18,7 @@ import msgspec
 from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.protocol.plugins import View
-from wend.topology.paths import tree, walk
+from wend.topology.paths import path_in_tree, shortest_path_tree
 
 FAR: Nanos = 10**18
 """The delay that stands for "no route"."""
@@ -137,11 +137,11 @@ class RouteTable:
         return Route(route.hop, first + delay, route.dest, beyond, path, beyond | {(self._me, route.hop)})
 
     def _find(self, dest: PeerId) -> tuple[Route, ...]:
-        distance, following = self._towards[dest] = tree(self._reversed, dest)
+        distance, following = self._towards[dest] = shortest_path_tree(self._reversed, dest)
         routes = []
         for hop, delay in self._neighbours:
             if hop in distance:
-                path = walk(following, dest, hop)[::-1]
+                path = path_in_tree(following, dest, hop)[::-1]
                 beyond = _links(path)
                 routes.append(Route(hop, delay + distance[hop], dest, beyond, path, beyond | {(self._me, hop)}))
         return tuple(sorted(routes, key=_by_delay))

@@ -35,7 +35,7 @@ class SpreadForwarding:
         """Assign the destinations to next hops. Return them with the tree of each hop, and the destinations without a
         link."""
         links, path = view.links, packet.path
-        up = [hop for hop in links if hop not in path and links[hop].seems_up(now)]
+        up = [hop for hop in links if hop not in path and links[hop].is_working(now)]
         untried = [hop for hop in up if hop not in packet.tried]
         near = view.graph.distances(view.me)
         ranked = sorted(zip(packet.dests, packet.ranks, strict=True), key=lambda one: near.get(one[0], 0))

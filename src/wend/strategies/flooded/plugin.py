@@ -138,7 +138,7 @@ class FloodedInterest(Interest):
         known = self.subscriptions.interests.get(message.origin)
         if message.origin == view.me or (known is not None and known.version >= message.version):
             return []
-        if not all(subscription.qos.can_be() for subscription in message.subscriptions):
+        if not all(subscription.qos.is_valid() for subscription in message.subscriptions):
             return [Refuse(sender, "invalid-qos")]
         if not self.subscriptions.learn(message):
             return [Refuse(sender, "filter-syntax")]
@@ -165,7 +165,7 @@ class FloodedInterest(Interest):
                 return []
             pending.requests[origin] = 0
             return [Timer(now + ASK_NS, f"{_ASK}{origin}")]
-        if not all(subscription.qos.can_be() for subscription in message.added):
+        if not all(subscription.qos.is_valid() for subscription in message.added):
             return [Refuse(sender, "invalid-qos")]
         new = apply_change(known, message)
         if new is None:

@@ -27,7 +27,7 @@ from wend.protocol.plugins import (
     Tell,
     View,
 )
-from wend.topology.paths import tree
+from wend.topology.paths import shortest_path_tree
 
 _MIN_CHANGE = 0.1
 """A smaller change of a link's reliability, or of its price in proportion, is not flooded."""
@@ -96,7 +96,7 @@ class LinkStateGraph(Graph):
     def _tree(self, source: PeerId) -> tuple[dict[PeerId, Nanos], dict[PeerId, PeerId]]:
         result = self._trees.get(source)
         if result is None:
-            result = tree(self.costs, source)
+            result = shortest_path_tree(self.costs, source)
             if source in self.costs:  # a neighbour can invent peers: do not cache those
                 self._trees[source] = result
         return result

@@ -14,7 +14,7 @@ from itertools import combinations
 
 import msgspec
 
-from wend.model.paths import Path, shared
+from wend.model.paths import Path, count_shared_routers
 from wend.model.units import Nanos
 
 RouterPath = tuple[int | str, ...]
@@ -43,8 +43,9 @@ def choose_parents(candidates: Sequence[Sequence[ParentCandidate]]) -> tuple[int
 def objective(candidates: Sequence[Sequence[ParentCandidate]], chosen: Sequence[int]) -> int:
     """The sum that `choose_parents` minimises, for a choice of one candidate in each tree."""
     parents = [offered[index] for offered, index in zip(candidates, chosen, strict=True) if index >= 0]
-    between = sum(shared(parent.path, other.path) for parent, other in combinations(parents, 2))
-    return between + sum(shared(parent.path, path) for parent in parents for path in parent.neighbour_paths)
+    between = sum(count_shared_routers(parent.path, other.path) for parent, other in combinations(parents, 2))
+    paths = ((parent.path, path) for parent in parents for path in parent.neighbour_paths)
+    return between + sum(count_shared_routers(own, path) for own, path in paths)
 
 
 class RouterBits:

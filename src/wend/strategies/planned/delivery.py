@@ -188,8 +188,8 @@ class PlannedDelivery:
 
     def _forward_by_shortest(self, packet: Arrived, dests: tuple[PeerId, ...], view: View) -> list[PluginEffect]:
         if self._shortest is None:
-            _, parent = paths.tree(self.working_costs(view), view.me)
-            self._shortest = {dest: paths.walk(parent, view.me, dest)[1] for dest in parent}
+            _, parent = paths.shortest_path_tree(self.working_costs(view), view.me)
+            self._shortest = {dest: paths.path_in_tree(parent, view.me, dest)[1] for dest in parent}
         if view.me in packet.path:  # it came back: an ACK of the earlier copy must not settle this one
             ranks = tuple([fork(rank, view.me) for rank in packet.ranks or (0,) * len(packet.dests)])
             header = packet.header

@@ -90,10 +90,10 @@ class FailoverRouting(Routing):
     def _detour(self, failed: Forward, view: View) -> list[PluginEffect]:
         """Send a packet that a neighbour did not acknowledge over the shortest route without it."""
         tried = (*failed.tried, failed.peer)
-        _, parent = paths.tree(self._delivery.working_costs(view, tried), view.me)
+        _, parent = paths.shortest_path_tree(self._delivery.working_costs(view, tried), view.me)
         groups: dict[PeerId, list[PeerId]] = {}
         for dest in failed.dests:
-            route = paths.walk(parent, view.me, dest) if dest in parent else ()
+            route = paths.path_in_tree(parent, view.me, dest) if dest in parent else ()
             groups.setdefault(route[1] if len(route) > 1 and route[1] in view.links else view.me, []).append(dest)
         ranks = dict(zip(failed.dests, failed.ranks or (0,) * len(failed.dests), strict=True))
         effects: list[PluginEffect] = [Notice("reroute", failed.peer)]

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from wend.matching.filters import Filter
 from wend.matching.order_cells import Interval
 from wend.model.events import Event, EventId, PeerId
-from wend.model.keys import distance, key_of, node_id
+from wend.model.keys import distance, make_key, node_id
 from wend.model.settings import Settings
 from wend.model.units import Nanos
 from wend.protocol.plugins import (
@@ -281,11 +281,11 @@ class Rendezvous(KeyBasedInterest):
             self.send(hop, replace(message, hops=message.hops + 1))
 
     def _owns(self, region: RegionId) -> bool:
-        return self.ring.owns(key_of(key_text(region)))
+        return self.ring.owns(make_key(key_text(region)))
 
     def _may_own(self, peer: PeerId, region: RegionId) -> bool:
         """Whether no peer that this one knows is closer to the key."""
-        key = key_of(key_text(region))
+        key = make_key(key_text(region))
         hop = self.ring.next_hop(key)
         return hop == peer or distance(node_id(peer), key) <= distance(node_id(hop), key)
 

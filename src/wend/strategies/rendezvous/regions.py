@@ -12,7 +12,7 @@ from wend.matching.order_cells import (
     cells_of_value,
     cells_of_values,
     is_region,
-    meet,
+    overlaps_any,
     region,
 )
 from wend.matching.values import Values
@@ -52,7 +52,7 @@ def halves(code: str) -> tuple[str, str]:
 
 def meets(code: str, cells: list[Interval]) -> bool:
     """Whether a region has some of these cells."""
-    return meet(region(code), cells)
+    return overlaps_any(region(code), cells)
 
 
 def filter_region(filter_: Filter) -> tuple[str, list[Interval]]:

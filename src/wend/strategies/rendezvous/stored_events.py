@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from wend.matching.order_cells import Interval, covered
+from wend.matching.order_cells import Interval, is_covered
 from wend.model.events import Event, EventId, event_bytes
 from wend.model.units import SECOND, Nanos
 from wend.strategies.rendezvous.messages import StoredEvent
@@ -85,7 +85,7 @@ class StoredEvents:
         if code in codes or len(codes) >= MAX_CODES:
             return None
         codes.append(code)
-        if not covered(cells, codes):
+        if not is_covered(cells, codes):
             return None
         del stored.unsettled[name]
         if stored.unsettled:

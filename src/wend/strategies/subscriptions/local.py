@@ -17,7 +17,17 @@ DEFAULT_QOS = Qos()
 class LocalSubscriptions:
     """The subscriptions of one peer, by number."""
 
-    __slots__ = ("_group_count", "_index", "_me", "_qos", "_texts", "_unannounced", "by_topic", "is_plain", "summary")
+    __slots__ = (
+        "_group_count",
+        "_index",
+        "_me",
+        "_qos",
+        "_texts",
+        "_unannounced",
+        "has_only_topics",
+        "is_plain",
+        "summary",
+    )
 
     def __init__(self, me: PeerId) -> None:
         self._me = me
@@ -27,7 +37,7 @@ class LocalSubscriptions:
         self._group_count = 0
         self._unannounced: dict[int, None] = {}
         self._index: Index[int] = Index()
-        self.by_topic = True
+        self.has_only_topics = True
         """Whether all filters have the form `topic = '…'`."""
         self.is_plain = True
         """Whether all subscriptions are announced, and none belongs to a queue group."""
@@ -95,7 +105,7 @@ class LocalSubscriptions:
 
     def _update_properties(self) -> None:
         """Update the properties that are read for every event."""
-        self.by_topic = self._index.by_topic
+        self.has_only_topics = self._index.has_only_topics
         self.is_plain = not self._unannounced and not self._group_count
 
     def match(self, attributes: Attributes) -> tuple[int, ...]:

@@ -22,8 +22,8 @@ from typing import Any
 
 from wend.matching.conjunctions import Conjunction
 from wend.matching.filters import MAX_FILTER_CHARS, Filter
-from wend.matching.printer import conjunction_text, expressible
-from wend.matching.values import ABSENT, NUMBERS, PRESENT, Cuts, Values, after
+from wend.matching.printer import conjunction_text, is_expressible
+from wend.matching.values import ABSENT, NUMBERS, PRESENT, Cuts, Values, next_value
 from wend.model.events import Qos
 
 SUMMARY_BYTES = 48_000
@@ -327,7 +327,7 @@ def _constraints(one: Conjunction) -> Constraints:
 
 
 def _plain(values: Values) -> Values:
-    return values if expressible(values) else PRESENT
+    return values if is_expressible(values) else PRESENT
 
 
 def _key(level: int, constraints: Constraints, qos: Qos) -> Key:
@@ -345,7 +345,7 @@ def _key_part(level: int, name: str, values: Values) -> tuple[str, str, Any]:
         is_shared = (level == EQUAL or name == TOPIC) and _is_single_text(strings)
         return name, "text", _shared_value(level, strings[0], True) if is_shared else None
     if numbers and not strings:
-        is_single = len(numbers) == 2 and after(numbers[0]) == numbers[1]
+        is_single = len(numbers) == 2 and next_value(numbers[0]) == numbers[1]
         return name, "number", numbers[0] if is_single and level == EQUAL else None
     if values.booleans and not numbers:
         return name, "boolean", values.booleans if level == EQUAL else None

@@ -133,7 +133,7 @@ class SubscriptionTable:
         if graph.version != self._graph_version:
             self._follow_graph(graph)
         publisher = event.id[0]
-        key = (event.attributes.get("topic") if local.by_topic else event.id, publisher)
+        key = (event.attributes.get("topic") if local.has_only_topics else event.id, publisher)
         notify = self._notify.get(key)
         if notify is None:
             wanted = local.match(event.attributes)
@@ -294,7 +294,7 @@ class SubscriptionTable:
     def _key(self, event: Event) -> object:
         """The cache key of an event. Events with one key match the same subscriptions: the topic is the key while all
         filters test only the topic."""
-        return event.attributes.get("topic") if self._tests_only_topics and self.own.by_topic else event.id
+        return event.attributes.get("topic") if self._tests_only_topics and self.own.has_only_topics else event.id
 
     def _follow_graph(self, graph: GraphView) -> None:
         """Forget deadlines that may be multiples of delays in an older graph."""
@@ -372,7 +372,7 @@ class SubscriptionTable:
             self._count(self._subscriptions.get(key), -1)
             self._subscriptions[key] = subscription
             self._count(subscription, 1)
-        self._tests_only_topics = self._index.by_topic
+        self._tests_only_topics = self._index.has_only_topics
         self._targets.clear()
         self._notify.clear()
         self._deadlines.clear()

@@ -8,7 +8,7 @@ other's router. Of several peers at one router the lowest represents it, and the
 If two adjacent peers of a chain cannot hear each other, though others hear both, the overlay may fall into components,
 and every path across is split at the same gap. So if the leader of a component (`handshake.py`) meets peers of another
 component for long, it links one of them as if the path were unknown, which no peer can split. Such a bridge is
-redundant later; it remains until one of its ends leaves.
+redundant later; it remains until one of its ends leaves, and its path is not traced again.
 """
 
 from itertools import pairwise
@@ -32,7 +32,7 @@ class ChainOverlay(LinkOverlay):
     """Links each peer of a measured path with the next."""
 
     def __init__(self, config: PeerConfig, rounds: Rounds) -> None:
-        super().__init__(config, rounds)
+        super().__init__(config, rounds, one_end_traces=True)
         self._count = config.of(MembershipSettings).membership_k
         self._joined: set[PeerId] = set()
         """The peers to which this one has measured paths."""
@@ -52,15 +52,19 @@ class ChainOverlay(LinkOverlay):
         count = max(0, self._count - len(self._joined))
         for peer in self.rounds.sampling.sample(count, frozenset(self._joined)):
             yield from self.join(peer)
+        joined = [peer for peer in self._joined if self._homes.knows(peer)]
+        yield from self.retrace(joined, [peer for peer, link in self.links.items() if link.path == UNKNOWN])
 
     def join(self, peer: PeerId) -> Effects:
         self._joined.add(peer)
         yield FindPath(peer)
 
-    def handle_path(self, peer: PeerId, path: Path | None) -> Effects:
-        path = path or UNKNOWN
+    def handle_first_path(self, peer: PeerId, path: Path) -> Effects:
         if self._homes.set_own_router(path):
             yield from self._split_links()
+        yield from self._link_along(peer, path)
+
+    def join_along(self, peer: PeerId, path: Path) -> Effects:
         yield from self._link_along(peer, path)
 
     # ---------------------------------------------------------------- splitting paths
@@ -92,10 +96,16 @@ class ChainOverlay(LinkOverlay):
         return [(stop, place) for stop, place in self._homes.representatives_on(path) if stop != peer]
 
     def _split_links(self) -> Effects:
-        for peer, link in sorted(self.links.items()):
-            if self._stops(peer, link.path):
-                yield from self.handshake.unlink(peer)
-                yield from self._link_along(peer, link.path)
+        for peer in sorted(self.links):
+            if peer in self.links:
+                yield from self.place_link(peer)
+
+    def place_link(self, peer: PeerId) -> Effects:
+        """Split a link at the peers that its path passes."""
+        path = self.links[peer].path
+        if self._stops(peer, path):
+            yield from self.handshake.unlink(peer)
+            yield from self._link_along(peer, path)
 
     # ---------------------------------------------------------------- gossip and gaps
 

@@ -12,7 +12,7 @@ sampling, across components: if two peers are sure of different leaders, there i
 
 from wend.model.events import PeerId
 from wend.model.paths import Path
-from wend.protocol.plugins import EndLink, MakeLink, PeerConfig, PluginEffect, SendTo
+from wend.protocol.plugins import EndLink, MakeLink, PeerConfig, PluginEffect, Reroute, SendTo
 from wend.strategies.tdo.messages import INCARNATION_SHIFT, KeepAlive, LinkOffer, Unlinked
 from wend.strategies.tdo.rounds import Rounds
 
@@ -118,6 +118,10 @@ class LinkHandshake:
     def decline(self, peer: PeerId, theirs: int) -> SendTo:
         self._end_up_to(peer, theirs)
         return SendTo(peer, Unlinked(0, theirs))
+
+    def reroute(self, peer: PeerId, path: Path) -> list[PluginEffect]:
+        self.links[peer].path = path
+        return [Reroute(peer, path)]
 
     def unlink(self, peer: PeerId, heir: PeerId | None = None) -> list[PluginEffect]:
         link = self.links.pop(peer)

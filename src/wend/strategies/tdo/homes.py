@@ -33,6 +33,9 @@ class HomeRouters:
         self._representatives: dict[Router, PeerId] = {}
         self._dead: dict[PeerId, int] = {}
 
+    def knows(self, peer: PeerId) -> bool:
+        return peer in self._homes
+
     def set_own_router(self, path: Path) -> bool:
         """Learn this peer's own router from a path that starts there. Return True if it was unknown."""
         if self._own is not None or path[0] is None:

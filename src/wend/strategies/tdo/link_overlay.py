@@ -2,10 +2,15 @@
 
 `ComponentLeader` tells whether the overlay is connected. A peer that meets one of another component joins it.
 
+Paths change while peers run. So a peer traces the paths of its links again from time to time, and those to the peers
+that it joined (`paths.py`). If a path changed, it places the link, or joins the peer again.
+
 `random` is the simplest of these overlays: no topology discovery, and random links. If a peer has all its links and
 another asks for one, it splits a link: the new peer links to both ends, and the ends keep their degree. It is the
 baseline of quist ("No TDO", degree 15).
 """
+
+from collections.abc import Collection
 
 from wend.model.events import PeerId
 from wend.model.paths import UNKNOWN, Path
@@ -34,9 +39,11 @@ SPARE = 2
 class LinkOverlay:
     """Answers the messages about links. A subclass decides in `place`, `consider` and `seek` which peers to link."""
 
-    def __init__(self, config: PeerConfig, rounds: Rounds) -> None:
+    def __init__(self, config: PeerConfig, rounds: Rounds, *, one_end_traces: bool = False) -> None:
+        """`one_end_traces`: whether one end traces the path of a link and tells the other."""
         self.me = config.peer
         self.rounds = rounds
+        self._one_end_traces = one_end_traces
         self.handshake = LinkHandshake(config, rounds)
         self.links = self.handshake.links
         self.tracer = PathTracer(config)
@@ -59,17 +66,62 @@ class LinkOverlay:
         """Ask a peer for a link, to it or nearby."""
         yield SendTo(peer, Join(self.me))
 
+    def join_along(self, peer: PeerId, path: Path) -> Effects:
+        """Join a peer again, because the path to it has changed."""
+        yield from self.join(peer)
+
     def replace_link(self, peer: PeerId) -> Effects:
         """Replace a neighbour that went down."""
         for other in self.rounds.sampling.sample(1, frozenset(self.links)):
             yield from self.join(other)
 
-    def handle_path(self, peer: PeerId, path: Path | None) -> Effects:
-        """Handle the result of a trace."""
+    def handle_first_path(self, peer: PeerId, path: Path) -> Effects:
+        """Handle the result of a trace to a peer that this one is to link."""
+        yield from ()
+
+    def place_link(self, peer: PeerId) -> Effects:
+        """Handle a link whose path has changed."""
         yield from ()
 
     def handle_probe_answer(self, now: Nanos, sender: PeerId) -> None:
         """Handle the answer to a probe."""
+
+    # ---------------------------------------------------------------- traces
+
+    def handle_path(self, peer: PeerId, path: Path | None) -> Effects:
+        """Handle the result of a trace."""
+        is_repeated = self.tracer.finish_repeated(peer) is not None
+        before = self.tracer.paths.get(peer)
+        is_complete = path is not None and None not in path
+        if path is not None and is_complete:
+            self.tracer.paths[peer] = path
+        if not is_repeated:
+            yield from self.handle_first_path(peer, path or UNKNOWN)
+        elif path is None or not is_complete:
+            return  # the path is broken or has an anonymous router: keep the known one
+        elif peer in self.links:
+            yield from self._reroute(peer, path)
+            if self._one_end_traces and peer in self.links:
+                yield self.handshake.offer_again(peer)
+        elif before is not None and path != before:
+            yield from self.join_along(peer, path)
+
+    def retrace(self, joined: Collection[PeerId], bridges: Collection[PeerId] = ()) -> Effects:
+        """Trace some paths again: those of links except bridges, and those between this peer and the ones that it
+        joined."""
+        peers = sorted({*self.links, *joined} - {*bridges})
+        for peer in peers:
+            if not self.tracer.is_time_to_repeat(len(peers)):
+                continue
+            if peer not in self.links:
+                yield from self.tracer.repeat(peer, UNKNOWN)
+            elif not self._one_end_traces or self.me < peer:
+                yield from self.tracer.repeat(peer, self.links[peer].path)
+
+    def _reroute(self, peer: PeerId, path: Path) -> Effects:
+        if None not in path and path != self.links[peer].path:
+            yield from self.handshake.reroute(peer, path)
+            yield from self.place_link(peer)
 
     # ---------------------------------------------------------------- the rounds
 
@@ -134,6 +186,8 @@ class LinkOverlay:
         if sender in self.links:
             self.handshake.confirm(sender, offer.number)
             yield self.handshake.keep_alive(sender)
+            if self._one_end_traces:
+                yield from self._reroute(sender, offer.path[::-1])
         else:
             yield from self.handle_offer(sender, offer.number, offer.path[::-1])
 

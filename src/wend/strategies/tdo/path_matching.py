@@ -13,7 +13,7 @@ request to each other for ever. And an end that withdraws a link tells the other
 from collections.abc import Container
 
 from wend.model.events import PeerId
-from wend.model.paths import UNKNOWN, Path
+from wend.model.paths import Path
 from wend.model.units import Nanos
 from wend.protocol.plugins import PeerConfig, SendTo
 from wend.strategies.tdo.link_overlay import LinkOverlay
@@ -62,8 +62,8 @@ class PathMatching(LinkOverlay):
 
     def __init__(self, config: PeerConfig, rounds: Rounds, sign: int = 0) -> None:
         """`sign`: 1 to join the nearest peers of a sample, -1 the farthest, 0 random ones."""
-        super().__init__(config, rounds)
         settings = config.of(MembershipSettings)
+        super().__init__(config, rounds, one_end_traces=not settings.trace_both_ends)
         self._count = settings.membership_k
         self._trace_both_ends = settings.trace_both_ends
         size = settings.membership_k + settings.membership_sample
@@ -92,6 +92,7 @@ class PathMatching(LinkOverlay):
         for peer in peers:
             if peer not in self.links:
                 yield from self.join(peer)
+        yield from self.retrace(self._joined)
 
     def _best(self, count: int, round_trips: ProbedRoundTrips) -> list[PeerId]:
         if self.rounds.number < 2 * WARM:  # let answers come in before choosing
@@ -116,13 +117,12 @@ class PathMatching(LinkOverlay):
         if self._trace_both_ends:
             yield from trace
         else:
-            yield from self.handle_path(peer, path)
+            yield from self.handle_first_path(peer, path)
 
-    def handle_path(self, peer: PeerId, path: Path | None) -> Effects:
+    def handle_first_path(self, peer: PeerId, path: Path) -> Effects:
         pending = self.tracer.finish(peer)
         if pending is None or peer in self.links:
             return
-        path = path or UNKNOWN
         if not pending.offer:
             yield from self._match(peer, path)
         elif not self.handshake.is_void(peer, pending.offer):  # else the peer withdrew it meanwhile
@@ -152,6 +152,20 @@ class PathMatching(LinkOverlay):
         for other, _ in behind:
             yield from self.handshake.unlink(other)
         yield from self.handshake.accept(peer, path, number)
+        if behind:
+            yield SendTo(peer, MultiJoin(behind))
+
+    def place_link(self, peer: PeerId) -> Effects:
+        """Pass the link to the neighbour that its path passes. Pass neighbours that lie behind its end to that peer."""
+        path = self.links[peer].path
+        target = self._neighbour_on(path)
+        if target is not None:
+            yield from self.handshake.unlink(peer)
+            yield SendTo(target, Join(peer, suffix(path, self.links[target].path)))
+            return
+        behind = self._neighbours_behind(path)
+        for other, _ in behind:
+            yield from self.handshake.unlink(other)
         if behind:
             yield SendTo(peer, MultiJoin(behind))
 

@@ -52,9 +52,10 @@ class PathTracer:
     def trace(self, peer: PeerId, round_: int, offer: int = 0) -> list[FindPath]:
         """Trace a path, unless that is under way. If an offer waits for the path, it replaces what waited before."""
         is_pending = peer in self._pending
+        is_running = is_pending or self._repeated.pop(peer, None) is not None
         if offer or not is_pending:
             self._pending[peer] = PendingTrace(round_, offer)
-        return [] if is_pending else [FindPath(peer)]
+        return [] if is_running else [FindPath(peer)]
 
     def finish(self, peer: PeerId) -> PendingTrace | None:
         """End the trace of a path. Return what waited for it."""

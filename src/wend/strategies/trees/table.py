@@ -21,7 +21,7 @@ from functools import cached_property, lru_cache
 from itertools import combinations
 from typing import NamedTuple
 
-from wend.matching.covering import uncovered
+from wend.matching.covering import find_uncovered
 from wend.matching.filters import Filter, parse
 from wend.matching.merge import merge
 from wend.model.errors import FilterError
@@ -44,7 +44,7 @@ def reduce_filters(texts: Iterable[str], how: str) -> tuple[str, ...]:
     filters = [parse(text) for text in sorted(set(texts))]
     if how == "identity":
         return tuple(sorted({str(one) for one in filters}))
-    minimal = [filters[i] for i in uncovered(filters)]
+    minimal = [filters[i] for i in find_uncovered(filters)]
     if how == "merging" and len(minimal) <= MERGED:
         minimal = _merge_pairs(minimal)
     return tuple(sorted({str(one) for one in minimal}))
@@ -57,7 +57,7 @@ def _merge_pairs(filters: list[Filter]) -> list[Filter]:
     while i < len(merged):
         for j in range(i + 1, len(merged)):
             one = merge(merged[i], merged[j])
-            if one.perfect and len(merged[i].conjunctions) == len(merged[j].conjunctions) == 1:
+            if one.is_perfect and len(merged[i].conjunctions) == len(merged[j].conjunctions) == 1:
                 merged[i] = one.filter
                 del merged[j]
                 i = -1  # the new one may merge with any

@@ -28,7 +28,7 @@ from wend.topology.component_reliability import (
     LINK_ALPHA,
     PEER_ALPHA,
     ROUTER_ALPHA,
-    of_paths,
+    path_reliabilities,
     reliabilities,
 )
 from wend.topology.graph import Overlay
@@ -87,7 +87,7 @@ def run_underlay(trial: UnderlayTrial, seed: int) -> dict[str, float]:
     testbed = make_testbed(trial.underlay, trial.peers, seed)
     placement = testbed.placement
     paths = placement.paths(*placement.pairs())
-    alone = of_paths(paths.starts, paths.components, testbed.reliability)
+    alone = path_reliabilities(paths.starts, paths.components, testbed.reliability)
     hops = paths.lengths() - 1
     metrics = {
         "routers": placement.underlay.routers,

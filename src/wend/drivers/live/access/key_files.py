@@ -33,7 +33,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from wend.drivers.live.clock import wall_s
 from wend.model.errors import ConfigError
-from wend.model.files import written
+from wend.model.files import write_atomically
 from wend.security.certificates import MAX_SERIAL, RootVerifier, check_groups, check_name, make_credentials
 from wend.security.identity import Credentials, Identity, Untrusted
 
@@ -292,11 +292,11 @@ def check_new(*paths: Path) -> None:
             )
 
 
-def pem_of_certificates(certificates: Iterable[bytes]) -> bytes:
+def certificates_pem(certificates: Iterable[bytes]) -> bytes:
     return b"".join(x509.load_der_x509_certificate(one).public_bytes(Encoding.PEM) for one in certificates)
 
 
-def pem_of_request(request: bytes) -> bytes:
+def request_pem(request: bytes) -> bytes:
     return x509.load_der_x509_csr(request).public_bytes(Encoding.PEM)
 
 
@@ -313,7 +313,7 @@ def append_line(path: Path, line: str) -> None:
         before = _text(place) if os.path.lexists(place) else ""
         if before and not before.endswith("\n"):
             before += "\n"
-        with written(place, lasting=True) as draft:
+        with write_atomically(place, lasting=True) as draft:
             draft.write_text(f"{before}{line}\n", encoding="utf-8")
     finally:
         os.close(folder)
