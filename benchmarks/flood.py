@@ -30,7 +30,7 @@ from wend.protocol.ports import Deliver, LocalSubscription, Neighbour, Started
 from wend.security import packets
 from wend.security.cookies import mac, mac1_key
 from wend.security.handshakes import PROLOGUE
-from wend.security.noise import Initiation, KeyPair
+from wend.security.noise import InitiatorHandshake, KeyPair
 
 DEADLINE_MS = 100
 EVENTS_PER_S = 200
@@ -60,7 +60,7 @@ def send_flood(port: int, seconds: float, rate: float) -> None:
     made = []
     for number in range(PACKETS):
         said = packets.Introduction(3, 1, number, credentials.certificate[:-1]).encode(padded=True)
-        stranger = Initiation(KeyPair(os.urandom(32)), key, os.urandom(32), PROLOGUE)
+        stranger = InitiatorHandshake(KeyPair(os.urandom(32)), key, os.urandom(32), PROLOGUE)
         packet = packets.initiation(number + 1, stranger.write(said))
         made.append(packet + mac(mac1_key(key), packet) + bytes(16))
     sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(PORTS)]

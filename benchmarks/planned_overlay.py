@@ -22,7 +22,7 @@ import uvloop
 
 import wend
 from wend.drivers.live.config import load
-from wend.drivers.live.process import PeerService
+from wend.drivers.live.process import PeerProcess
 from wend.drivers.scenarios import make_scenario
 from wend.drivers.workload import Topic
 from wend.drivers.world import World, build
@@ -75,7 +75,7 @@ async def run(world: World, folder: Path, addresses: Path, stopped: asyncio.Even
     for peer in range(world.overlay.peers):
         path = folder / f"{peer}.toml"
         path.write_text(peer_file(world, peer, ports))
-        services.append(PeerService(load(path)))
+        services.append(PeerProcess(load(path)))
     async with AsyncExitStack() as stack:
         for service in services:
             await service.start()

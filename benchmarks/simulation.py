@@ -22,7 +22,7 @@ from benchmarks.rows import Row
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.drivers.world import World, build
-from wend.model.version import core
+from wend.model.version import core_build
 
 DCRD = Scenario(strategy="dcrd", topology="regular", degree=8, pf=0.06, duration="600s")
 ADAPTIVE = DCRD.with_(strategy="adaptive", duration="120s")
@@ -112,7 +112,7 @@ class SimpyModel:
 
     def _link(self, here: int, there: int, ack: simpy.Event, packet: Any) -> Iterator[Any]:
         link = self.world.overlay.link(here, there)
-        if self.world.faults.up(link, self.env.now):
+        if self.world.faults.is_up(link, self.env.now):
             yield self.env.timeout(self.world.overlay.links[link].delay_ns)
             self._inboxes[there].put((here, ack, packet))
 
@@ -181,7 +181,7 @@ def _compiled() -> dict[str, float] | None:
 
 def rows() -> list[Row]:
     found = []
-    for name, rates in ((core(), measured()), ("compiled", _compiled() if core() == "pure" else None)):
+    for name, rates in ((core_build(), measured()), ("compiled", _compiled() if core_build() == "pure" else None)):
         for strategy in ("dcrd", "adaptive") if rates else ():
             what = f"transmissions/s of {strategy}, {name} core (SimPy, ack | timeout)"
             found.append(Row(f"simulation.{strategy}_{name}_per_s", what, rates[strategy], rates["simpy"]))

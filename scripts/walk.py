@@ -41,15 +41,15 @@ async def _walk(folder: Path) -> Visits:
     from wend.drivers.live.addressing.addresses import show
     from wend.drivers.live.client.client import connect
     from wend.drivers.live.config import NeighbourEntry, PeerFile
-    from wend.drivers.live.process import PeerService
+    from wend.drivers.live.process import PeerProcess
 
     root = ThrowawayRoot()
     keys = [str(root.write(folder / f"peer-{number}", f"peer-{number}", number)) for number in (0, 1)]
     client = root.write(folder / "client", "client", groups=("sensors",))
     grant = {"publish": "topic = 'a'", "subscribe": "topic = 'a'"}
     places: dict[str, Any] = {"listen": "127.0.0.1:0", "clients": "127.0.0.1:0", "tls": True}
-    service = PeerService(PeerFile(id=0, keys=keys[0], grants={"sensors": grant}, strategy=STRATEGY, **places))
-    other = PeerService(
+    service = PeerProcess(PeerFile(id=0, keys=keys[0], grants={"sensors": grant}, strategy=STRATEGY, **places))
+    other = PeerProcess(
         PeerFile(
             id=1,
             keys=keys[1],

@@ -41,7 +41,7 @@ from tests.ports import free_ports  # noqa: E402
 from wend.console.app import main  # noqa: E402
 from wend.drivers.live.addressing.addresses import SCHEME, show  # noqa: E402
 from wend.drivers.live.config import PeerFile  # noqa: E402
-from wend.drivers.live.process import PeerService  # noqa: E402
+from wend.drivers.live.process import PeerProcess  # noqa: E402
 
 FOR_UP = "wend.drivers.live.comparison"
 """It measures whole overlays, for `wend up`."""
@@ -54,11 +54,11 @@ def imported() -> int:
     return len([import_module(name) for name in names if not name.startswith(FOR_UP)])
 
 
-def peer(number: int, ports: list[int], **settings: Any) -> PeerService:
+def peer(number: int, ports: list[int], **settings: Any) -> PeerProcess:
     other = 3 - number
     neighbours = [{"id": other, "address": f"127.0.0.1:{ports[other - 1]}", "delay": "1ms"}]
     places = {"listen": f"127.0.0.1:{ports[number - 1]}", "clients": "127.0.0.1:0"}
-    return PeerService(PeerFile(id=number, neighbours=neighbours, **places, **settings))
+    return PeerProcess(PeerFile(id=number, neighbours=neighbours, **places, **settings))
 
 
 async def conversation() -> dict[str, Any]:

@@ -2,6 +2,6 @@
 
 import pytest
 
-from wend.model.version import core
+from wend.model.version import core_build
 
-pure_only = pytest.mark.skipif(core() == "compiled", reason="opens or changes objects of the pure core")
+pure_only = pytest.mark.skipif(core_build() == "compiled", reason="opens or changes objects of the pure core")

@@ -230,7 +230,7 @@ def test_the_checker_lets_pure_source_pass(file: str, source: str) -> None:
     ("source", "complaint"),
     [
         ("from wend.topology.maps import read", "imports wend.topology.maps, which may be impure"),
-        ("from wend.topology import formats", "imports wend.topology.formats, which may be impure"),
+        ("from wend.topology import underlay_files", "imports wend.topology.underlay_files, which may be impure"),
         ("def f():\n    import wend.drivers.live.clock", "imports wend.drivers.live.clock, which may be impure"),
     ],
 )

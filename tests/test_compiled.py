@@ -108,19 +108,19 @@ def test_every_pattern_of_the_core_finds_modules() -> None:
 
 
 def test_a_sweep_says_which_core_it_used(fresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(code_hash, "core", lambda: "pure")
+    monkeypatch.setattr(code_hash, "core_build", lambda: "pure")
     pure = code_hash.code_hash()
     code_hash.code_hash.cache_clear()
-    monkeypatch.setattr(code_hash, "core", lambda: "compiled")
+    monkeypatch.setattr(code_hash, "core_build", lambda: "compiled")
     assert code_hash.code_hash() == f"{pure}-compiled"
 
 
 @pytest.mark.parametrize(("here", "there"), [("pure", "compiled"), ("compiled", "pure")])
 def test_a_sweep_mixes_no_cores(fresh: None, monkeypatch: pytest.MonkeyPatch, here: str, there: str) -> None:
-    monkeypatch.setattr(code_hash, "core", lambda: there)
+    monkeypatch.setattr(code_hash, "core_build", lambda: there)
     driver = code_hash.code_hash()
     code_hash.code_hash.cache_clear()
-    monkeypatch.setattr(code_hash, "core", lambda: here)
-    monkeypatch.setattr(run_kind, "core", lambda: here)
+    monkeypatch.setattr(code_hash, "core_build", lambda: here)
+    monkeypatch.setattr(run_kind, "core_build", lambda: here)
     with pytest.raises(ConfigError, match=f"this worker runs Wend's {here} core, the driver the other one"):
         run_kind.check_code(code_hash.PARTS, driver)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from wend.model.errors import MissingExtra
-from wend.model.extras import EXTRAS, INCLUDED, modules_of, needed_by
+from wend.model.extras import EXTRAS, INCLUDED, extra_modules, needed_by
 from wend.model.version import __version__
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -94,4 +94,4 @@ def test_a_peer_and_a_client_need_no_extra(tmp_path: Path) -> None:
 
 
 def test_an_extra_brings_what_the_extras_in_it_bring() -> None:
-    assert set(modules_of("spark")) == {*EXTRAS["spark"], *EXTRAS["sim"], *EXTRAS["pictures"]}
+    assert set(extra_modules("spark")) == {*EXTRAS["spark"], *EXTRAS["sim"], *EXTRAS["pictures"]}

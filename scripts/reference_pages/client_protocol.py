@@ -4,6 +4,7 @@ from reference_pages.source import members
 from reference_pages.wire_format import structs
 
 from wend.drivers.live import frames
+from wend.drivers.live.access.source_limits import MAX_CLIENTS
 from wend.drivers.live.broker import broker, listener
 from wend.drivers.live.client import connection
 from wend.drivers.live.transport import wire
@@ -60,7 +61,8 @@ and `Publish(ref=1, attributes={{"topic": "a"}}, payload=b"hi")` is
 
 - **Requests.** Each has a number `ref` above 0, which its answer repeats. Many may be under way. The peer carries them
   out in order. If it does not carry one out, the answer is `refused`, with a [code](errors.md) for programs and a
-  sentence for people. A peer serves {clients} clients at a time.
+  sentence for people. A peer serves {clients} clients at a time, and keeps the last quarter of these places for
+  clients from other addresses.
 - **Subscriptions** end with the connection, unless they are durable. A client may have {handles} of them.
 - **Reading.** A client must read continuously. For a slow one the peer queues up to {queue_msgs} deliveries or
   {queue_bytes} bytes, then drops the oldest and reports it with `dropped`. While a client does not read its answers,
@@ -90,7 +92,7 @@ def page() -> str:
         payload=MAX_PAYLOAD_BYTES,
         types=structs((Event, Range, frames.PostedEvent, DurableOptions, frames.DurableStatus), "struct"),
         greet_s=listener.GREET_S,
-        clients=listener.MAX_CLIENTS,
+        clients=MAX_CLIENTS,
         handles=broker.MAX_HANDLES,
         queue_msgs=listener.QUEUE_MSGS,
         queue_bytes=listener.QUEUE_BYTES,

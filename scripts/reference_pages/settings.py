@@ -7,8 +7,8 @@ from wend.drivers.live.config import PeerFile
 from wend.drivers.scenarios import SIMULATED, Scenario
 from wend.drivers.settings import peer_settings, plugin_names
 from wend.model.choices import PluginChoices
-from wend.model.error_text import either
-from wend.model.settings import Setting, Tier, settings_of
+from wend.model.error_text import join_with_or
+from wend.model.settings import Setting, Tier, declared_settings
 
 PAGE = """\
 # Settings
@@ -53,9 +53,9 @@ def page() -> str:
 def _places(tier: Tier) -> Iterator[str]:
     """The settings of a tier, by the place where people state them, each in a table."""
     by_place = {
-        "peers": (*settings_of(PluginChoices), *peer_settings().values()),
-        "live": [each for each in settings_of(PeerFile) if each.owner is PeerFile],
-        "world": [each for each in settings_of(Scenario) if each.owner is Scenario],
+        "peers": (*declared_settings(PluginChoices), *peer_settings().values()),
+        "live": [each for each in declared_settings(PeerFile) if each.owner is PeerFile],
+        "world": [each for each in declared_settings(Scenario) if each.owner is Scenario],
     }
     for place, settings in by_place.items():
         mine = [each for each in settings if each.tier == tier]
@@ -90,7 +90,7 @@ def _values(each: Setting) -> str:
     """The values that it takes, as far as the default does not say so."""
     kinds = {
         "bool": "", "int": "integer", "float": "", "text": "text", "duration": "", "table": "table",
-        "choice": either([f"`{choice}`" for choice in each.choices] or [""]),
+        "choice": join_with_or([f"`{choice}`" for choice in each.choices] or [""]),
     }  # fmt: skip
     kind = kinds[each.kind] if not str(each.type).startswith("tuple[") or each.pair else "list"
     if each.kind == "bool" and each.default is None:
@@ -132,7 +132,7 @@ class ScenarioFields(TypedDict, total=False):
 
 def typed_fields() -> str:
     """The source of `drivers/scenario_fields.py`."""
-    every = (*settings_of(Scenario), *peer_settings().values())
+    every = (*declared_settings(Scenario), *peer_settings().values())
     return MODULE + "".join(f"    {each.name}: {_hint(each)}\n" for each in every)
 
 

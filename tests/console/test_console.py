@@ -15,7 +15,7 @@ from rich.text import Text
 from tests.console.calls import Said
 from wend.console.app import SUBCOMMANDS, app
 from wend.console.show import counted, stoppable
-from wend.model.version import __version__, core
+from wend.model.version import __version__, core_build
 
 
 def test_one_is_no_plural() -> None:
@@ -74,11 +74,11 @@ def test_with_json_a_command_still_ends_with_its_own_exit_code(said: Said) -> No
 def test_what_is_installed(said: Said) -> None:
     code, shown, _ = said("version")
     first, extras, *_ = shown.splitlines()
-    assert (code, first) == (0, f"wend {__version__}, Python {platform.python_version()}, {core()} core")
+    assert (code, first) == (0, f"wend {__version__}, Python {platform.python_version()}, {core_build()} core")
     assert extras.startswith("extras: sim, maps, plan")
     found = json.loads(said("version", "--json")[1])
     assert found["installed"] == extras.removeprefix("extras: ").split(", ")
-    assert (found["core"], found["missing"].keys() & set(found["installed"])) == (core(), set())
+    assert (found["core"], found["missing"].keys() & set(found["installed"])) == (core_build(), set())
 
 
 def test_help_shows_the_defaults_of_a_scenario(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,10 +51,10 @@ import sys
 from pathlib import Path
 import typer
 from wend.console.show import stoppable
-from wend.model.files import drafted
+from wend.model.files import new_folder
 
 def work():
-    with stoppable("nothing was written"), drafted(Path("out")) as (draft, scratch):
+    with stoppable("nothing was written"), new_folder(Path("out")) as (draft, scratch):
         draft.mkdir()
         (draft / "half").write_text("written")
         print("ready", flush=True)

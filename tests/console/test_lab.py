@@ -10,7 +10,7 @@ import pytest
 
 from tests.console.calls import Said, wend
 from tests.lab.labs import a_name, needs_lab, remains
-from wend.lab import clean, emulated_network
+from wend.lab import clean, lab
 from wend.model.errors import LabError
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "lab.md"
@@ -83,14 +83,14 @@ def test_without_root_there_is_one_sentence(
 
 def test_without_tun_or_a_program_there_is_one_sentence(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(emulated_network, "TUN", Path("/nowhere/tun"))
+    monkeypatch.setattr(lab, "TUN", Path("/nowhere/tun"))
     assert fails(said, "up") == "wend: a lab needs TUN devices, and this system has no /nowhere/tun\n"
 
     def lacking(program: str) -> str:
         raise LabError(f"a lab needs the program {program!r}")
 
-    monkeypatch.setattr(emulated_network, "TUN", Path("/"))
-    monkeypatch.setattr(emulated_network.namespaces, "require", lacking)
+    monkeypatch.setattr(lab, "TUN", Path("/"))
+    monkeypatch.setattr(lab.namespaces, "require", lacking)
     assert fails(said, "up") == "wend: a lab needs the program 'ip'\n"
 
 

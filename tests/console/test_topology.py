@@ -9,7 +9,7 @@ import pytest
 
 from tests.console.calls import COMPILING, Said
 from tests.topology.placements import is_same
-from wend.topology import formats
+from wend.topology import underlay_files
 from wend.topology.catalog import make
 from wend.topology.link_overlap import meeting_routers
 from wend.topology.overlays import choose_landmarks, landmark
@@ -30,13 +30,13 @@ def test_brite_is_made_and_written(tmp_path: Path, said: Said) -> None:
     found = json.loads(out)
     assert (found["routers"], found["edges"]) == (1640, 3320)
     assert 12 <= found["mean_hops"] <= 14
-    assert is_same(formats.read(tmp_path / "x.graphml"), make("brite", 1))
+    assert is_same(underlay_files.read(tmp_path / "x.graphml"), make("brite", 1))
 
 
 def test_a_network_is_converted_and_shown(tmp_path: Path, said: Said) -> None:
     assert said("topology", "make", "power-law", "--out", "x.gml")[0] == 0
     assert said("topology", "convert", "x.gml", "y.graphml")[1] == "y.graphml: 300 routers, 500 edges\n"
-    assert is_same(formats.read(tmp_path / "y.graphml"), make("power-law", 1))
+    assert is_same(underlay_files.read(tmp_path / "y.graphml"), make("power-law", 1))
     code, out, err = said("topology", "show", "y.graphml", "--peers", "12", "--overlay", "chain", "--out", "y.svg")
     assert code == 0, err
     assert "12 peers" in out
@@ -118,7 +118,7 @@ def test_underlay_links_of_one_overlay_link_have_no_colour(tmp_path: Path) -> No
     (tmp_path / "x.gml").write_text(
         "graph [ node [ id 1 ] node [ id 2 ] node [ id 3 ] edge [ source 1 target 2 ] edge [ source 2 target 3 ] ]"
     )
-    placement = Placement(formats.read(tmp_path / "x.gml"), [0, 1, 2])
+    placement = Placement(underlay_files.read(tmp_path / "x.gml"), [0, 1, 2])
 
     def drawn(*links: tuple[int, int]) -> tuple[list[str | None], str]:
         root = ET.fromstring(draw(placement, placement.overlay(links), "three in a row"))
@@ -140,7 +140,7 @@ def test_a_network_without_positions_is_laid_out(tmp_path: Path) -> None:
     (tmp_path / "x.gml").write_text(
         "graph [ node [ id 1 ] node [ id 2 ] node [ id 3 ] edge [ source 1 target 2 ] edge [ source 2 target 3 ] ]"
     )
-    under = formats.read(tmp_path / "x.gml")
+    under = underlay_files.read(tmp_path / "x.gml")
     assert np.isnan(under.position).all()
     placement = place(under, 2, 1)
     assert ET.fromstring(draw(placement, placement.overlay(()), "bare")).tag == f"{SVG}svg"

@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from wend.drivers.live import peer
+from wend.drivers.live.access.source_limits import MAX_CLIENTS
 from wend.drivers.live.broker import broker, listener
 from wend.drivers.sim.checks import ALWAYS, ONCE_HEALED
 from wend.model.events import MAX_ATTRIBUTES, MAX_HEADERS
@@ -55,7 +56,10 @@ def test_the_numbers_are_those_of_the_code() -> None:
     assert f"{MAX_ATTRIBUTES} attributes and {MAX_HEADERS} headers" in PAGE
     assert MAX_ATTRIBUTES_BYTES == SUMMARY_BYTES == 48_000 and PAGE.count("48 000 bytes") == 2
     subscriptions = f"{broker.MAX_HANDLES:,} subscriptions".replace(",", " ")
-    assert f"serves {listener.MAX_CLIENTS} clients, and each of them {subscriptions}" in " ".join(PAGE.split())
+    assert f"serves {MAX_CLIENTS} clients, of which at most {MAX_CLIENTS * 3 // 4} come from one address" in " ".join(
+        PAGE.split()
+    )
+    assert f"each of them {subscriptions}" in " ".join(PAGE.split())
     assert DeliverySettings().grace_ns == 30 * SECOND
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from wend.topology import layout, maps
-from wend.topology.formats import _KEYS
 from wend.topology.underlay import LinkKind, RouterKind
+from wend.topology.underlay_files import _KEYS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "maps.md").read_text()
 ROWS = re.findall(r"^\| (edge|node) \| (.+?) \| (.+) \|$", PAGE, re.MULTILINE)
@@ -42,9 +42,9 @@ def test_every_attribute_of_an_edge_is_named() -> None:
 
 def test_every_attribute_of_a_node_is_named() -> None:
     node = Asked()
-    maps.labels([node])
+    maps.node_names([node])
     maps.capacity_of(node, "here")
-    layout.positions_of([node])
+    layout.map_positions([node])
     assert named("node") == list(dict.fromkeys([*node.names[:4], "kind", "domain", *node.names[4:]]))
 
 

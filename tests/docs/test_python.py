@@ -10,9 +10,9 @@ import pytest
 
 import wend
 from wend.drivers.live.config import NeighbourEntry, PeerFile, Shape, load
-from wend.drivers.live.process import PeerService
+from wend.drivers.live.process import PeerProcess
 from wend.drivers.settings import peer_settings
-from wend.model.settings import settings_of
+from wend.model.settings import declared_settings
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "how-to" / "python.md").read_text()
@@ -27,7 +27,7 @@ def test_the_lines_print_what_they_say(tmp_path: Path, capsys: pytest.CaptureFix
     file.write_text(re.sub(r"127\.0\.0\.1:770[01]", "127.0.0.1:0", example))
 
     async def play() -> None:
-        peer = PeerService(load(file))
+        peer = PeerProcess(load(file))
         await peer.start()
         url = f"127.0.0.1:{peer.listener.address[1]}"
         names: dict[str, Any] = {}
@@ -49,7 +49,7 @@ def test_the_lines_print_what_they_say(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_the_example_of_a_peer_names_every_field() -> None:
     example = (ROOT / "examples" / "peer.toml").read_text()
-    settings = {each.name for each in settings_of(PeerFile)} | peer_settings().keys() - {"ack"}  # a simulation's
+    settings = {each.name for each in declared_settings(PeerFile)} | peer_settings().keys() - {"ack"}  # a simulation's
     for name in {*settings, *NeighbourEntry.__struct_fields__, *Shape.__struct_fields__}:
         assert re.search(rf"^(# |\[+)?([a-z]+\.)?{name}( = |\])", example, re.MULTILINE), name
 

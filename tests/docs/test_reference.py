@@ -18,7 +18,7 @@ from wend.drivers.live.access.grants import DENIALS
 from wend.drivers.live.addressing.address_book import Unidentified
 from wend.drivers.live.config import load
 from wend.drivers.live.counters import FAILURES
-from wend.drivers.live.process import PeerService
+from wend.drivers.live.process import PeerProcess
 from wend.drivers.live.transport import wire
 from wend.protocol import notices
 from wend.protocol.messages import ACKS, HELLOS, Ack
@@ -103,7 +103,7 @@ def test_every_key_of_a_live_peer_is_on_the_page(tmp_path: Path) -> None:
     file.write_text(re.sub(r"127\.0\.0\.1:770[01]", "127.0.0.1:0", example))
 
     async def ask() -> dict[str, int]:
-        peer = PeerService(load(file))
+        peer = PeerProcess(load(file))
         await peer.start()
         try:
             url = f"wend://127.0.0.1:{peer.listener.address[1]}"

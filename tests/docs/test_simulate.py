@@ -11,7 +11,7 @@ from tests.docs.pages import blocks, files_of, read, section, write_files
 from wend.drivers.scenarios import Scenario, make_scenario
 from wend.model.fault_settings import Congestion, DelaySpikes, Outages, Partitions, Spread
 from wend.model.scenario import Content
-from wend.model.settings import settings_of
+from wend.model.settings import declared_settings
 from wend.model.trace import TABLES
 from wend.pipeline.rows import COLUMNS, FROM_OUTSIDE
 from wend.pipeline.scenario_files import load_scenarios
@@ -26,7 +26,7 @@ def _shown(value: Any) -> str:
 
 def test_the_page_names_the_fields_and_defaults_of_tables() -> None:
     tables = section(SIMULATE, "Write a scenario file")
-    for each in settings_of(Scenario):
+    for each in declared_settings(Scenario):
         if each.kind == "table":
             assert f"`{each.name}`" in tables
     own = [field for table in (Content, Partitions, DelaySpikes, Congestion) for field in msgspec.structs.fields(table)]

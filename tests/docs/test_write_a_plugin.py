@@ -20,9 +20,9 @@ from tests.ports import free_ports
 from tests.spark import needs_java, shared_session
 from wend.console.sweeps import Means
 from wend.drivers.live.config import PeerFile, load
-from wend.drivers.live.process import PeerService
+from wend.drivers.live.process import PeerProcess
 from wend.drivers.settings import outside_plugins
-from wend.model.settings import settings_of
+from wend.model.settings import declared_settings
 from wend.model.units import MS
 from wend.pipeline.scenario_files import load_scenarios
 from wend.pipeline.sweeps.simulations import SIMULATIONS
@@ -62,7 +62,7 @@ def test_each_is_short_and_has_a_message_a_timer_and_a_setting(folder: Path) -> 
     made = outside_plugins(wend.Scenario(**CHOSEN, **SMALL).chosen)
     assert {each.kind for each in made.values()} == {"membership", "interest", "routing"}
     for name, each in made.items():
-        assert each.messages is not None and settings_of(each.settings)
+        assert each.messages is not None and declared_settings(each.settings)
         assert "api.Timer(" in PLUGIN_FILES[f"{name.partition(':')[0]}.py"]
 
 
@@ -136,7 +136,7 @@ def test_an_event_arrives_on_real_links(folder: Path) -> None:
 
     async def scene() -> None:
         async with asyncio.timeout(60), AsyncExitStack() as stack:
-            services = [PeerService(load(file(peer))) for peer in (1, 2, 3)]
+            services = [PeerProcess(load(file(peer))) for peer in (1, 2, 3)]
             for service in services:
                 await service.start()
                 stack.push_async_callback(service.stop)

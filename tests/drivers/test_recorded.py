@@ -34,7 +34,7 @@ def test_the_world_has_the_links_outages_flows_and_deadlines_that_were_recorded(
     (topic,) = world.topics
     assert (topic.publisher, topic.subscribers, topic.period_ns, topic.payload_bytes) == (1, (0, 2), SECOND // 2, 100)
     assert (world.deadline_ns(1, 2), world.deadline_ns(1, 0)) == (200 * MS, 40 * MS)
-    assert [one.qos.deadline_ns for one in world.started(2).subscriptions] == [200 * MS]
+    assert [one.qos.deadline_ns for one in world.start_input(2).subscriptions] == [200 * MS]
     assert world.scenario.settings["estimator"] == "measured", "peers are as they are shipped"
 
 
@@ -42,7 +42,7 @@ def test_a_pair_without_a_deadline_has_one_by_the_shortest_delay() -> None:
     flow = RecordedFlow(70, (900, 5), 2.0, 0, 1.0, (0, 40 * MS))
     world = recorded_world(Recording(1, SECOND, RECORDING.links, (flow,)), 1, {"strategy": "dcrd", "factor": 2.0})
     assert (world.deadline_ns(1, 2), world.deadline_ns(1, 0)) == (100 * MS, 40 * MS)
-    assert world.started(2).subscriptions[0].qos.factor == 2.0
+    assert world.start_input(2).subscriptions[0].qos.factor == 2.0
 
 
 def test_a_seed_moves_publications_and_nothing_else() -> None:

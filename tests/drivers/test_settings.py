@@ -15,16 +15,20 @@ from tests.errors import raises
 from wend.console.sim import register
 from wend.drivers.live.config import PeerFile
 from wend.drivers.scenarios import SIMULATED, Scenario, make_scenario
-from wend.drivers.settings import CHOSEN, known_settings, peer_settings, shipped_groups
-from wend.model.settings import Setting, Settings, flag_of, setting, settings_of
+from wend.drivers.settings import CHOSEN, built_in_groups, known_settings, peer_settings
+from wend.model.settings import Setting, Settings, declared_settings, flag_name, setting
 from wend.model.units import MS, SECOND, Nanos
 from wend.pipeline.rows import COLUMNS
 from wend.strategies.registry import PLUGINS, setting_groups
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "settings.md"
-SHIPPED = {each.name: each for group in shipped_groups() for each in settings_of(group)}
-EVERY = [*settings_of(Scenario), *(each for each in settings_of(PeerFile) if each.owner is PeerFile), *SHIPPED.values()]
+BUILT_IN = {each.name: each for group in built_in_groups() for each in declared_settings(group)}
+EVERY = [
+    *declared_settings(Scenario),
+    *(each for each in declared_settings(PeerFile) if each.owner is PeerFile),
+    *BUILT_IN.values(),
+]
 
 
 # ---------------------------------------------------------------- declared once
@@ -32,7 +36,7 @@ EVERY = [*settings_of(Scenario), *(each for each in settings_of(PeerFile) if eac
 
 def test_no_setting_is_declared_twice() -> None:
     groups = [*setting_groups(), Scenario, PeerFile]
-    declared = {(each.name, each.owner) for group in groups for each in settings_of(group)}
+    declared = {(each.name, each.owner) for group in groups for each in declared_settings(group)}
     names = Counter(name for name, _ in declared)
     assert [name for name, count in names.items() if count > 1] == []
     fields = Counter(field for _, field in {(each.owner, each.field) for each in EVERY})
@@ -49,7 +53,7 @@ def test_a_field_without_a_declaration_is_refused() -> None:
         gain: float = 1.0
 
     with pytest.raises(TypeError, match=r"Careless.gain has no setting\(\.\.\.\)"):
-        settings_of(Careless)
+        declared_settings(Careless)
 
 
 # ---------------------------------------------------------------- and then everywhere
@@ -65,7 +69,7 @@ def flags() -> dict[str, Any]:
 
 def test_every_setting_of_peers_is_a_flag_with_its_sentence() -> None:
     there = flags()
-    for each in (*SHIPPED.values(), *settings_of(Scenario)):
+    for each in (*BUILT_IN.values(), *declared_settings(Scenario)):
         if each.kind != "table":
             assert each.flag in there[each.name].opts, each.name
             assert there[each.name].help.startswith(each.about)
@@ -76,13 +80,13 @@ def test_every_setting_of_peers_is_a_flag_with_its_sentence() -> None:
 
 
 def test_everyday_settings_come_first_in_the_help() -> None:
-    every = {each.name: each for each in (*SHIPPED.values(), *settings_of(Scenario))}
+    every = {each.name: each for each in (*BUILT_IN.values(), *declared_settings(Scenario))}
     tiers = [every[name].tier for name in flags() if name in every]
     assert tiers == sorted(tiers) and {*tiers} == {"everyday", "tuning"}
 
 
 def test_every_setting_of_peers_is_known_to_files_and_scenarios() -> None:
-    for name, each in SHIPPED.items():
+    for name, each in BUILT_IN.items():
         value = each.write(each.default)
         assert PeerFile(id=1, **{name: value}).flat_settings() == {name: value}
         assert PeerFile(id=1, **{name: value}).settings == {name: each.default}
@@ -91,7 +95,7 @@ def test_every_setting_of_peers_is_known_to_files_and_scenarios() -> None:
 
 
 def test_every_setting_of_a_scenario_is_a_column() -> None:
-    assert {each.name for each in COLUMNS.values()} == {*SHIPPED, *(each.name for each in settings_of(Scenario))}
+    assert {each.name for each in COLUMNS.values()} == {*BUILT_IN, *(each.name for each in declared_settings(Scenario))}
     assert {"detection_ms", "monitoring_s", "transmissions", "duration_s", "rate_hz", "queue_msgs"} <= COLUMNS.keys()
 
 
@@ -102,7 +106,7 @@ def test_the_reference_page_has_every_setting() -> None:
 
 def test_simulated_defaults_are_settings_that_differ() -> None:
     for name, value in SIMULATED.items():
-        assert value != SHIPPED[name].default
+        assert value != BUILT_IN[name].default
 
 
 # ---------------------------------------------------------------- reading and writing
@@ -221,4 +225,4 @@ def test_it_may_not_take_a_name_of_the_driver_s() -> None:
 
 
 def test_flags_are_named_after_settings() -> None:
-    assert flag_of("retry_limit") == "--retry-limit"
+    assert flag_name("retry_limit") == "--retry-limit"

@@ -17,8 +17,8 @@ from wend.model.fault_settings import Outages, Spread
 from wend.model.scenario import Content, Pace
 from wend.model.units import SECOND
 from wend.strategies.clusters.membership.settings import ClusterSettings
-from wend.topology.component_reliability import UnderlayFaults
 from wend.topology.peer_clusters import near_clusters
+from wend.topology.underlay_faults import UnderlayFaults
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -66,7 +66,7 @@ def test_a_deadline_is_a_multiple_of_the_shortest_delay() -> None:
 def test_a_peer_is_told_its_links_its_subscriptions_and_its_topics() -> None:
     world = build(Scenario(pl=0.25))
     for peer in range(20):
-        told = world.started(peer)
+        told = world.start_input(peer)
         assert tuple(n.peer for n in told.neighbours) == world.overlay.neighbours(peer)
         assert {n.reliability for n in told.neighbours} == {0.75}
         wanted = {parse(s.filter).topic for s in told.subscriptions}
@@ -182,10 +182,10 @@ def test_domains_that_reroute_leave_outages_between_domains_and_in_those_of_othe
         path = placement.path(link.a, link.b)
         own = {int(domain[path[0]]), int(domain[path[-1]])}
         hops = [(int(domain[one]), int(domain[other])) for one, other in pairwise(path)]
-        assert static.faults.up(number, now) == (not hops)
-        assert rerouted.faults.up(number, now) == all(one == other and one in own for one, other in hops)
+        assert static.faults.is_up(number, now) == (not hops)
+        assert rerouted.faults.is_up(number, now) == all(one == other and one in own for one, other in hops)
         traced = rerouted.path(link.a, link.b, now)
-        assert (traced == tuple(path)) == rerouted.faults.up(number, now)
+        assert (traced == tuple(path)) == rerouted.faults.is_up(number, now)
 
 
 @pytest.mark.parametrize(

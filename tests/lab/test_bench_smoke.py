@@ -58,7 +58,7 @@ def fate(world: World, faults: Intervals, route: Route, time: Nanos) -> bool | N
     """Whether a packet that leaves at this time arrives; None if a link changed about when it entered."""
     for here, there in pairwise(route):
         link = world.overlay.link(here, there)
-        about = {faults.up(link, time + error) for error in (-MS, 0, SLACK_NS)}
+        about = {faults.is_up(link, time + error) for error in (-MS, 0, SLACK_NS)}
         if len(about) > 1:
             return None
         if about == {False}:

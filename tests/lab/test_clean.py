@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.labs import a_name, needs_lab, pair, remains, triangle, until
-from wend.lab import Lab, clean, emulated_network, lab_state, namespaces
+from wend.lab import Lab, clean, lab, lab_state, namespaces
 from wend.model.errors import LabError
 
 pytestmark = needs_lab
@@ -27,7 +27,7 @@ def emulator_of(lab: Lab) -> int:
 
 
 def test_close_ends_everything_in_a_lab(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(emulated_network, "ENDING_S", 0.3)
+    monkeypatch.setattr("wend.lab.lab.ENDING_S", 0.3)
     before = len(os.listdir("/proc/self/fd"))
     lab = Lab.up(triangle(), name=a_name())
     plain = lab.popen(0, ["sleep", "1000"])
@@ -64,13 +64,13 @@ def test_after_the_emulator_was_killed_clean_removes_the_rest() -> None:
 _HALF = """
 import sys, time
 from wend.lab import namespaces
-from wend.lab import emulated_network
+from wend.lab import lab
 from tests.lab.labs import triangle
 def stop(host, routes):
     print("half", flush=True)
     time.sleep(1000)
 namespaces.connect = stop
-emulated_network.Lab.up(triangle(), name=sys.argv[1])
+lab.Lab.up(triangle(), name=sys.argv[1])
 """
 
 
@@ -113,7 +113,7 @@ def test_a_failed_start_removes_everything(failing: str, monkeypatch: pytest.Mon
 
 def test_an_emulator_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     name = a_name()
-    monkeypatch.setattr(emulated_network.emulator, "plan", lambda *_, **__: "1 1\nnonsense\n")
+    monkeypatch.setattr(lab.emulator, "plan", lambda *_, **__: "1 1\nnonsense\n")
     with pytest.raises(LabError, match=r"link 0 of .* cannot be read"):
         Lab.up(pair(), name=name)
     assert remains(name) == []

@@ -20,7 +20,7 @@ from wend.lab.emulator_control import EmulatorClient
 from wend.model.errors import LabError
 from wend.model.units import MS, SECOND
 from wend.topology.graph import Overlay, OverlayLink
-from wend.topology.paths import walk
+from wend.topology.paths import path_in_tree
 
 pytestmark = needs_lab
 
@@ -93,13 +93,13 @@ def test_traceroute_shows_the_configured_path_on_an_underlay_of_14_routers() -> 
         for (a, b), process in asked.items():
             shown = process.communicate(timeout=60)[0]
             seen = [number.get(address) for address in re.findall(r"^ *\d+ +(\S+)", shown, re.MULTILINE)]
-            assert [a, *seen] == list(reversed(walk(hops[b], b, a))), shown
+            assert [a, *seen] == list(reversed(path_in_tree(hops[b], b, a))), shown
         for a, b in permutations(lab.hosts, 2):
             with lab.inside(a.number):
                 found = Prober(a.address).trace((b.address, PORT), Event())
             assert found.reached and None not in found.hops
             path = [a.number, *(number[hop] for hop in found.hops if hop), b.number]
-            assert path == list(reversed(walk(hops[b.number], b.number, a.number)))
+            assert path == list(reversed(path_in_tree(hops[b.number], b.number, a.number)))
 
 
 # ---------------------------------------------------------------- links that fail

@@ -18,7 +18,7 @@ from wend.matching.batch import Batch
 from wend.matching.batch_index import BatchIndex
 from wend.matching.conjunctions import Conjunction
 from wend.matching.filters import Filter, parse
-from wend.matching.values import after, before, between
+from wend.matching.values import between, next_value, previous_value
 from wend.model.errors import FilterError
 from wend.model.events import Attributes
 
@@ -184,7 +184,7 @@ def test_the_neighbours_of_every_end_are_distinguished(
     sets = [between(low, high, *shut) for low, high in pairs for shut in product((False, True), repeat=2)]
     known = [Filter((Conjunction((("x", one),)),)) for one in sets if one]
     index = BatchIndex(known)
-    found = [value for end in ends for value in (before(end), end, after(end))]
+    found = [value for end in ends for value in (previous_value(end), end, next_value(end))]
     for _ in range(2):
         agree(index, known, [{"x": value} for value in found])
     small = [value for value in found if abs(value) < 2**62]

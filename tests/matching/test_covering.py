@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.matching import worlds
 from tests.matching.strategies import filters
 from wend.matching.conjunctions import Conjunction
-from wend.matching.covering import CoveringIndex, uncovered
+from wend.matching.covering import CoveringIndex, find_uncovered
 from wend.matching.filters import Filter, parse
 
 parts = filters.map(lambda text: [Filter((one,)) for one in parse(text).conjunctions])
@@ -28,7 +28,7 @@ def test_every_covered_filter_has_an_uncovered_one_that_covers_it(steps: list) -
             known.pop(key, None)
             up.discard(key)
             up.update(index.discard(key))
-        assert up == set(index.all_uncovered)
+        assert up == set(index.uncovered_keys)
         for one, wanted in known.items():
             assert one in up or any(known[other].covers(wanted) for other in up)
 
@@ -40,7 +40,7 @@ def test_ranges_that_an_earlier_one_covers_are_found(boxes: list) -> None:
     known: list[Filter] = []
     for key, (x, wide, y, tall) in enumerate(boxes):
         wanted = parse(f"x in [{x}, {x + wide}] and y in [{y}, {y + tall}]")
-        covered = any(known[other].covers(wanted) for other in index.all_uncovered)
+        covered = any(known[other].covers(wanted) for other in index.uncovered_keys)
         assert (index.add(key, wanted) == []) == covered
         known.append(wanted)
 
@@ -72,7 +72,7 @@ def pairwise(filters: list[Filter]) -> list[int]:
 @pytest.mark.parametrize(("widest", "fewest"), [(256, 1), (26, 1), (26, 3), (256, 4)])
 def test_ranges(widest: int, fewest: int) -> None:
     filters = worlds.boxes(3, 300, widest, fewest)
-    assert uncovered(filters) == pairwise(filters)
+    assert find_uncovered(filters) == pairwise(filters)
 
 
 @settings(max_examples=50)
@@ -80,8 +80,8 @@ def test_ranges(widest: int, fewest: int) -> None:
 def test_filters_of_all_kinds(texts: list[str]) -> None:
     several = [parse(text) for text in texts]
     boxes = [f for f in several if len(f.conjunctions) < 2]
-    assert uncovered(boxes) == pairwise(boxes)
-    left = uncovered(several)
+    assert find_uncovered(boxes) == pairwise(boxes)
+    left = find_uncovered(several)
     # With disjunctions more filters may stay than necessary, but none is lost.
     for one in several:
         assert not one.conjunctions or any(several[at].covers(one) for at in left)
@@ -89,9 +89,9 @@ def test_filters_of_all_kinds(texts: list[str]) -> None:
 
 def test_equal_filters_leave_the_first() -> None:
     texts = ["x = 1", "x = 1", "x < 5 and y exists", "x = 1 or y = 2", "y = 2 or x = 1", "false"]
-    assert uncovered([parse(text) for text in texts]) == [0, 2, 3]
-    assert uncovered([parse(text) for text in ("x = 1", "true", "x < 2", "true")]) == [1]
-    assert uncovered([]) == []
+    assert find_uncovered([parse(text) for text in texts]) == [0, 2, 3]
+    assert find_uncovered([parse(text) for text in ("x = 1", "true", "x < 2", "true")]) == [1]
+    assert find_uncovered([]) == []
 
 
 def test_few_boxes_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,13 +99,13 @@ def test_few_boxes_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     compared = []
     covers = Conjunction.covers
     monkeypatch.setattr(Conjunction, "covers", lambda a, b: compared.append(a) or covers(a, b))
-    assert 0 < len(uncovered(filters)) < 1500
+    assert 0 < len(find_uncovered(filters)) < 1500
     assert len(compared) < 4 * 1500
 
 
 def test_a_large_set_is_checked_by_samples() -> None:
     filters = worlds.boxes(11, 6000, 26, fewest=2)
-    left = uncovered(filters)
+    left = find_uncovered(filters)
     staying = set(left)
     for at in range(0, len(filters), 299):
         one = filters[at]

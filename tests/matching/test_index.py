@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.matching.strategies import filters, range_events
 from wend.matching import peer_bitmaps, peer_blocks
-from wend.matching.boxes import compact_filter, fits
+from wend.matching.boxes import compact_filter, compact_matches
 from wend.matching.filters import Filter, parse
 from wend.matching.index import Index
 from wend.model.errors import FilterError
@@ -93,7 +93,7 @@ def test_a_compact_filter_fits_the_events_that_it_matches(text: str) -> None:
     wanted = parse(text)
     for value in NEAR:
         event: Attributes = {"b": 1} if value is None else {"a": value, "b": 1}
-        assert fits(compact_filter(wanted), event) == wanted.matches(event), value
+        assert compact_matches(compact_filter(wanted), event) == wanted.matches(event), value
 
 
 @pytest.mark.usefixtures("many")
@@ -122,10 +122,10 @@ def test_topics_alone_need_no_bitmaps() -> None:
     index: Index[int] = Index()
     for key in range(200):
         index.add(key, parse(f"topic = 't{key % 7}'"))
-    assert index.by_topic
+    assert index.has_only_topics
     assert index.match({"topic": "t3", "x": 1}) == tuple(range(3, 200, 7))
     index.add(500, parse("x = 1"))
-    assert not index.by_topic
+    assert not index.has_only_topics
     assert index.match({"topic": "t3", "x": 1}) == (*range(3, 200, 7), 500)
 
 

@@ -188,14 +188,14 @@ EXPLODING = " and ".join(f"(a{i} = 1 or b{i} = 2)" for i in range(200))
     ids=lambda text: text[:20],
 )
 def test_a_filter_that_would_cost_too_much_is_refused(text: str, reason: str) -> None:
-    with mock.patch.object(normal, "conjoined", wraps=normal.conjoined) as joined, pytest.raises(FilterError) as error:
+    with mock.patch.object(normal, "conjoin", wraps=normal.conjoin) as joined, pytest.raises(FilterError) as error:
         parse(text)
     assert reason in str(error.value) and len(str(error.value)) < 400
     assert joined.call_count <= normal.MAX_STEPS
 
 
 def test_steps_of_normalisation_are_counted_before_they_are_done() -> None:
-    with mock.patch.object(normal, "product", wraps=normal.product) as product, raises("filter-too-large"):
+    with mock.patch.object(normal, "conjoin_all", wraps=normal.conjoin_all) as product, raises("filter-too-large"):
         parse(EXPLODING)
     assert product.call_count <= 12
 

@@ -31,7 +31,7 @@ from wend.model.events import Attributes
 def test_perfect_merges(a: str, b: str, merged: str) -> None:
     for one, other in ((a, b), (b, a)):
         found = merge(parse(one), parse(other))
-        assert (str(found.filter), found.perfect, found.widened, found.dropped) == (merged, True, (), ())
+        assert (str(found.filter), found.is_perfect, found.widened, found.dropped) == (merged, True, (), ())
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_imperfect_merges_tell_what_they_add(
     a: str, b: str, merged: str, widened: tuple[str, ...], dropped: tuple[str, ...]
 ) -> None:
     found = merge(parse(a), parse(b))
-    assert (str(found.filter), found.perfect, found.widened, found.dropped) == (merged, False, widened, dropped)
+    assert (str(found.filter), found.is_perfect, found.widened, found.dropped) == (merged, False, widened, dropped)
 
 
 def test_a_merge_stays_small_and_readable() -> None:
@@ -65,10 +65,10 @@ def test_a_merge_stays_small_and_readable() -> None:
 
     assert str(merge(parse(many(0)), parse(many(150))).filter) == "x in [0, 249]"
     same = [parse(f"({many(0)} or {many(100)}) and y = {y}") for y in (1, 2)]
-    assert merge(*(Filter(one.conjunctions[:1]) for one in same)).perfect
+    assert merge(*(Filter(one.conjunctions[:1]) for one in same)).is_perfect
     long = [" and ".join(f"{'n' * 60}{i} = '{c * 60}'" for i in range(100)) for c in "ab"]
     found = merge(*map(parse, long))
-    assert str(found.filter) == "true" and not found.perfect and len(found.dropped) == 100
+    assert str(found.filter) == "true" and not found.is_perfect and len(found.dropped) == 100
 
 
 def matched(wanted: Filter, world: list[Attributes]) -> int:
@@ -87,7 +87,7 @@ def test_no_event_is_lost_and_a_perfect_merge_adds_none() -> None:
             union, all_of_it = bits[a] | bits[b], matched(found.filter, world)
             assert union & ~all_of_it == 0, f"{a} | {b} -> {found}"
             # The small world proves one direction only: a merge that adds none of its events may add others.
-            assert union == all_of_it or not found.perfect, f"{a} | {b} -> {found}"
+            assert union == all_of_it or not found.is_perfect, f"{a} | {b} -> {found}"
 
 
 @settings(max_examples=100)
@@ -114,7 +114,7 @@ def measured(seed: int, widest: int, pairs: int = 300) -> tuple[float, float]:
             by_names[names] = one
             continue
         merged = merge(one, other)
-        perfect += merged.perfect
+        perfect += merged.is_perfect
         ratios.append(overreach(merged.filter, [one, other], world))
         if len(ratios) == pairs:
             break

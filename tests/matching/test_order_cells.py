@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from wend.matching import order_cells
 from wend.matching.filters import parse
-from wend.matching.order_cells import CELL_BITS, cell, cells_of_value, cells_of_values, covered, meet, region
+from wend.matching.order_cells import CELL_BITS, cell, cells_of_value, cells_of_values, is_covered, overlaps_any, region
 from wend.model.events import Range
 
 numbers = st.one_of(st.integers(-(10**400), 10**400), st.floats(allow_nan=False), st.integers(-300, 300))
@@ -31,7 +31,7 @@ def test_what_a_filter_matches_is_in_its_cells(low: int, wide: int, value: objec
         wanted = parse(text) if "begins" not in text else parse("x >= 'b' and x < 'c'")
         for one in wanted.conjunctions:
             if one.matches({"x": value}):  # type: ignore[dict-item]
-                assert meet(cells_of_value(value), cells_of_values(dict(one.values)["x"]))  # type: ignore[arg-type]
+                assert overlaps_any(cells_of_value(value), cells_of_values(dict(one.values)["x"]))  # type: ignore[arg-type]
 
 
 @given(st.integers(-9, 9), st.integers(0, 9), st.integers(-9, 9), st.integers(0, 9))
@@ -39,7 +39,7 @@ def test_ranges_that_meet_have_cells_that_meet(a: int, wide: int, b: int, tall: 
     (one,) = parse(f"x in [{a}, {a + wide}]").conjunctions
     value = Range(b, b + tall)
     if one.matches({"x": value}):
-        assert meet(cells_of_value(value), cells_of_values(dict(one.values)["x"]))
+        assert overlaps_any(cells_of_value(value), cells_of_values(dict(one.values)["x"]))
 
 
 def test_a_range_between_two_neighbours_has_cells_too() -> None:
@@ -52,7 +52,7 @@ def test_covered_is_the_union(parts: list[str], whole: str) -> None:
     inside = [f"{at:0{depth}b}" for at in range(1 << depth)]
     wanted = [one for one in inside if one.startswith(whole)]
     expected = all(any(one.startswith(part) for part in parts) for one in wanted)
-    assert covered(region(whole), parts) == expected
+    assert is_covered(region(whole), parts) == expected
 
 
 def test_regions() -> None:

@@ -8,10 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from wend.matching import peer_bitmaps, peer_grids
-from wend.matching.boxes import compact
+from wend.matching.boxes import compact_conjunction
 from wend.matching.filters import Filter, parse
 from wend.matching.peer_bitmaps import PeerBitmapIndex
-from wend.matching.peer_grids import BoxGrid, grid_of
+from wend.matching.peer_grids import BoxGrid, make_grid
 from wend.model.events import Attributes, Range
 
 NAMES = ("x", "y", "z")
@@ -74,7 +74,7 @@ def test_an_index_with_grids_agrees_with_a_scan(changes: Any, asked: list[Attrib
         held.pop(key, None)
         if text is not None:
             held[key] = parse(text)
-            index.add(key, [compact(one) for one in held[key].conjunctions])
+            index.add(key, [compact_conjunction(one) for one in held[key].conjunctions])
         if at % 7 == 0 and asked:
             index.match(asked[0])
     assert len(index) == len(held)
@@ -98,8 +98,10 @@ def test_an_event_is_compared_with_few_of_many_narrow_boxes(monkeypatch: pytest.
     for key, box in enumerate(all_of_them):
         index.add(key, [box])
     tried: list[Any] = []
-    fits = peer_grids.fits
-    monkeypatch.setattr(peer_grids, "fits", lambda box, event: bool(tried.append(box)) or fits(box, event))
+    original = peer_grids.compact_matches
+    monkeypatch.setattr(
+        peer_grids, "compact_matches", lambda box, event: bool(tried.append(box)) or original(box, event)
+    )
     for x in range(0, 100_000, 997):
         y = x * 7 % 100_000
         found = tuple(key for key, (_, a, b, _, c, d) in enumerate(all_of_them) if a <= x < b and c <= y < d)
@@ -110,9 +112,9 @@ def test_an_event_is_compared_with_few_of_many_narrow_boxes(monkeypatch: pytest.
 def test_wide_boxes_get_no_grid() -> None:
     draw = Random(5)
     wide = [("x", low, low + 500, "y", low, low + 400) for low in [draw.randrange(1000) for _ in range(1000)]]
-    assert grid_of(wide) is None
-    assert grid_of([("x", n, n + 1) for n in range(1000)]) is None
-    assert grid_of(narrow(1000)) is not None
+    assert make_grid(wide) is None
+    assert make_grid([("x", n, n + 1) for n in range(1000)]) is None
+    assert make_grid(narrow(1000)) is not None
 
 
 def test_boxes_beyond_the_borders_and_in_crowded_cells_belong_elsewhere() -> None:
@@ -131,7 +133,7 @@ def test_boxes_beyond_the_borders_and_in_crowded_cells_belong_elsewhere() -> Non
 
 
 def test_names_that_are_values_too_do_not_confuse_it() -> None:
-    one = compact(parse("a = 'x' and x in [1, 2] and y in [1, 2]").conjunctions[0])
+    one = compact_conjunction(parse("a = 'x' and x in [1, 2] and y in [1, 2]").conjunctions[0])
     assert isinstance(one, tuple)
     grid = BoxGrid("x", "y", [one])
-    assert grid.cells_of(one) is not None
+    assert grid.find_cells(one) is not None

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 
 from tests.matching import strategies
-from wend.matching.conjunctions import OUTCOMES, bound
+from wend.matching.conjunctions import OUTCOMES, make_binding
 from wend.matching.filters import parse
-from wend.matching.values import after, before
+from wend.matching.values import next_value, previous_value
 from wend.model.events import Attributes, Range, Value
 
 R = Range
@@ -136,14 +136,14 @@ def test_bound_attributes(text: str, x: Value, y: Value, expected: bool) -> None
 def test_bound_numbers_are_compared_exactly(x: float, factor: float, y: float, sign: str) -> None:
     exact = Fraction(factor) * Fraction(y)
     outcome = 1 if Fraction(x) < exact else 2 if Fraction(x) == exact else 4
-    assert bound("x", OUTCOMES[sign], factor, "y").matches({"x": x, "y": y}) == bool(OUTCOMES[sign] & outcome)
+    assert make_binding("x", OUTCOMES[sign], factor, "y").matches({"x": x, "y": y}) == bool(OUTCOMES[sign] & outcome)
 
 
 @settings(max_examples=120)
 @given(strategies.numbers)
 def test_between_neighbours_there_is_no_number(value: float) -> None:
-    above = after(value)
-    assert value < above and before(above) == value
+    above = next_value(value)
+    assert value < above and previous_value(above) == value
     middle = (Fraction(value) + Fraction(above)) / 2
     assert middle.denominator > 1 and (abs(middle) > 2**1023 or Fraction(float(middle)) != middle)
 

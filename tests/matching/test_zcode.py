@@ -9,23 +9,23 @@ from hypothesis import strategies as st
 
 from tests.errors import raises
 from tests.oracles.matching import box_of, children, leaves, printed_code
-from wend.matching.zcode import Box, NumberDomain, Space, TextDomain, halves, side_code, woven
+from wend.matching.zcode import Box, NumberDomain, TextDomain, ZCodeSpace, halves, interleave, side_code
 
 domains = st.one_of(
     st.builds(NumberDomain, st.just(0), st.integers(0, 11)),
     st.builds(NumberDomain, st.just(-1), st.just(1.5), st.sampled_from([0.25, 0.5, 1])),
     st.just(TextDomain(2, "ab")),
 )
-spaces = st.dictionaries(st.sampled_from("xyz"), domains, min_size=1, max_size=3).map(Space)
+spaces = st.dictionaries(st.sampled_from("xyz"), domains, min_size=1, max_size=3).map(ZCodeSpace)
 
 
 @st.composite
-def boxed(draw: st.DrawFn) -> tuple[Space, Box]:
+def boxed(draw: st.DrawFn) -> tuple[ZCodeSpace, Box]:
     space = draw(spaces)
     return space, draw(boxes_of(space))
 
 
-def boxes_of(space: Space) -> st.SearchStrategy[Box]:
+def boxes_of(space: ZCodeSpace) -> st.SearchStrategy[Box]:
     sides = [
         st.tuples(st.integers(low, high), st.integers(low, high)).map(lambda pair: (min(pair), max(pair)))
         for low, high in space.whole.sides
@@ -39,8 +39,8 @@ def cells(box: Box) -> set[tuple[int, ...]]:
 
 def test_the_paper_s_example() -> None:
     """Section IV-A: price 01 and weight 00 weave to 0010, and the upper half of price is 1."""
-    space = Space({"price": NumberDomain(0, 100), "weight": NumberDomain(0, 100)})
-    assert woven(["01", "00"]) == "0010"
+    space = ZCodeSpace({"price": NumberDomain(0, 100), "weight": NumberDomain(0, 100)})
+    assert interleave(["01", "00"]) == "0010"
     price, weight = space.region("0010").sides
     assert (side_code(price, (0, 100)), side_code(weight, (0, 100))) == ("01", "00")
     assert space.region("1") == Box(((51, 100), (0, 100)))
@@ -48,7 +48,7 @@ def test_the_paper_s_example() -> None:
 
 
 def test_the_attributes_of_the_evaluation_have_eight_bits() -> None:
-    space = Space({f"a{i}": NumberDomain(1, 256) for i in range(10)})
+    space = ZCodeSpace({f"a{i}": NumberDomain(1, 256) for i in range(10)})
     point = box_of(space, {f"a{i}": 17 * i + 1 for i in range(10)})
     assert len(space.code(point)) == 80 and printed_code(space, point) == space.code(point)
     partial = box_of(space, {"a0": 1, "a1": 256})
@@ -64,7 +64,7 @@ def test_halves_are_disjoint_and_lose_nothing(low: int, size: int) -> None:
 
 @settings(max_examples=40)
 @given(spaces)
-def test_the_leaves_are_the_cells(space: Space) -> None:
+def test_the_leaves_are_the_cells(space: ZCodeSpace) -> None:
     codes = list(leaves(space))
     assert len(codes) == space.whole.volume
     assert set().union(*(cells(space.region(code)) for code in codes)) == cells(space.whole)
@@ -73,7 +73,7 @@ def test_the_leaves_are_the_cells(space: Space) -> None:
 
 @settings(max_examples=100)
 @given(boxed(), st.data())
-def test_the_code_is_the_smallest_region_around(world: tuple[Space, Box], data: st.DataObject) -> None:
+def test_the_code_is_the_smallest_region_around(world: tuple[ZCodeSpace, Box], data: st.DataObject) -> None:
     space, box = world
     code = space.code(box)
     region = space.region(code)
@@ -99,7 +99,7 @@ def test_the_code_is_the_smallest_region_around(world: tuple[Space, Box], data: 
 
 @settings(max_examples=100)
 @given(boxed(), st.integers(1, 40))
-def test_a_cover_contains_the_box_within_its_limit(world: tuple[Space, Box], limit: int) -> None:
+def test_a_cover_contains_the_box_within_its_limit(world: tuple[ZCodeSpace, Box], limit: int) -> None:
     space, box = world
     codes = space.cover(box, limit)
     assert 1 <= len(codes) <= limit and codes == sorted(codes)
@@ -112,7 +112,7 @@ def test_a_cover_contains_the_box_within_its_limit(world: tuple[Space, Box], lim
 
 
 def test_a_cover_of_a_huge_space_obeys_its_limit() -> None:
-    space = Space({name: NumberDomain(-(2**31), 2**31 - 1) for name in "abcd"} | {"t": TextDomain(20)})
+    space = ZCodeSpace({name: NumberDomain(-(2**31), 2**31 - 1) for name in "abcd"} | {"t": TextDomain(20)})
     box = box_of(space, {"a": (5, 10**9), "b": (None, 3), "t": ("b", "mouse")})
     codes = space.cover(box, 64)
     assert len(codes) <= 64
@@ -154,7 +154,7 @@ def test_texts_of_the_domain_have_a_cell_each() -> None:
 @settings(max_examples=100)
 @given(st.lists(values, min_size=4, max_size=4))
 def test_ranges_that_meet_have_boxes_that_meet(ends: list[float]) -> None:
-    space = Space({"x": NumberDomain(0, 10, 0.5), "y": NumberDomain(1, 256)})
+    space = ZCodeSpace({"x": NumberDomain(0, 10, 0.5), "y": NumberDomain(1, 256)})
     a, b, c, d = ends
     one, other = sorted((a, b)), sorted((c, d))
     left, right = box_of(space, {"x": tuple(one)}), box_of(space, {"x": tuple(other)})
@@ -169,10 +169,10 @@ def test_ranges_that_meet_have_boxes_that_meet(ends: list[float]) -> None:
         lambda: NumberDomain(0, float("inf")),
         lambda: TextDomain(0),
         lambda: TextDomain(2, "ba"),
-        lambda: Space({}),
-        lambda: Space({"x": NumberDomain(0, 1)}).region("00"),
-        lambda: Space({"x": NumberDomain(0, 1)}).region("2"),
-        lambda: Space({"x": NumberDomain(0, 1)}).cover(Box(((0, 0),)), 0),
+        lambda: ZCodeSpace({}),
+        lambda: ZCodeSpace({"x": NumberDomain(0, 1)}).region("00"),
+        lambda: ZCodeSpace({"x": NumberDomain(0, 1)}).region("2"),
+        lambda: ZCodeSpace({"x": NumberDomain(0, 1)}).cover(Box(((0, 0),)), 0),
     ],
 )
 def test_invalid_spaces_are_refused(wrong: Callable[[], object]) -> None:

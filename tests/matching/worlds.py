@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 
-from wend.matching.conjunctions import conjoined
+from wend.matching.conjunctions import conjoin
 from wend.matching.filters import Filter
 from wend.matching.values import Values, between
 from wend.model.events import Attributes
@@ -29,7 +29,7 @@ def boxes(seed: int, count: int, widest: int = 256, fewest: int = 1, most: int =
             lows = rng.integers(1, 257 - widest, size)
             ends = np.stack([lows, lows + rng.integers(0, widest, size)], axis=1)
         sides = [(NAMES[n], _side(int(low), int(high))) for n, (low, high) in zip(names, ends, strict=True)]
-        one = conjoined(sides, ())
+        one = conjoin(sides, ())
         assert one is not None
         found.append(Filter((one,)))
     return found

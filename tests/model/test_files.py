@@ -11,15 +11,15 @@ import pytest
 
 from wend.model import files
 from wend.model.errors import ConfigError
-from wend.model.files import drafted, written
+from wend.model.files import new_folder, write_atomically
 
 STOPPED = """
 import sys
 from pathlib import Path
-from wend.model.files import drafted
+from wend.model.files import new_folder
 
 try:
-    with drafted(Path(sys.argv[1])) as (draft, scratch):
+    with new_folder(Path(sys.argv[1])) as (draft, scratch):
         raise KeyboardInterrupt
 except KeyboardInterrupt:
     draft.mkdir(parents=True)  # a task that still runs
@@ -36,14 +36,14 @@ def test_a_failed_move_leaves_the_old_folder(tmp_path: Path, monkeypatch: pytest
     out = tmp_path / "out"
     out.mkdir()
     (out / "part").write_text("before")
-    with pytest.raises(ConfigError, match=r"cannot write to .*out: No such file or directory"), drafted(out):
+    with pytest.raises(ConfigError, match=r"cannot write to .*out: No such file or directory"), new_folder(out):
         pass  # a job that forgot to write
     assert (out / "part").read_text() == "before"
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     monkeypatch.chdir(out)
     with (
         pytest.raises(ConfigError, match=r"to \.: Device or resource busy"),
-        drafted(Path()) as (draft, _),
+        new_folder(Path()) as (draft, _),
     ):
         draft.mkdir()
     assert Path("part").read_text() == "before"
@@ -65,8 +65,8 @@ def test_the_old_folder_survives_a_move_that_fails(
         return replace(path, target)
 
     monkeypatch.setattr(Path, "replace", fails)
-    monkeypatch.setattr(files, "exchange", lambda *_: False)  # as on systems that cannot swap folders
-    with pytest.raises(ConfigError, match="Input/output error") as raised, drafted(out) as (draft, _):
+    monkeypatch.setattr(files, "swap_folders", lambda *_: False)  # as on systems that cannot swap folders
+    with pytest.raises(ConfigError, match="Input/output error") as raised, new_folder(out) as (draft, _):
         draft.mkdir()
     left = list(tmp_path.rglob("part"))
     assert [path.read_text() for path in left] == ["before"]
@@ -78,7 +78,7 @@ def test_the_new_and_the_old_folder_are_swapped_in_one_step(tmp_path: Path, monk
     out.mkdir()
     (out / "part").write_text("before")
     monkeypatch.setattr(Path, "replace", lambda *_: pytest.fail("moved step by step"))
-    with drafted(out) as (draft, _):
+    with new_folder(out) as (draft, _):
         draft.mkdir()
         (draft / "whole").write_text("after")
     assert [path.name for path in out.iterdir()] == ["whole"]
@@ -89,7 +89,7 @@ def test_a_failed_writer_leaves_the_old_folder(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / "part").write_text("before")
-    with pytest.raises(RuntimeError), drafted(out) as (draft, _):
+    with pytest.raises(RuntimeError), new_folder(out) as (draft, _):
         draft.mkdir()
         raise RuntimeError
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
@@ -101,9 +101,9 @@ def test_a_failed_writer_leaves_the_old_folder(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from wend.model.files import written
+from wend.model.files import write_atomically
 
-with written(Path(sys.argv[1])) as draft:
+with write_atomically(Path(sys.argv[1])) as draft:
     draft.write_text("half")
     os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -115,7 +115,7 @@ def test_a_file_appears_when_it_is_complete(before: str | None, lasting: bool, t
     path = tmp_path / "file.json"
     if before is not None:
         path.write_text(before)
-    with written(path, lasting=lasting) as draft:
+    with write_atomically(path, lasting=lasting) as draft:
         draft.write_text("after")
         assert draft.name.startswith(".") and draft.parent == tmp_path
         assert (path.read_text() if path.exists() else None) == before
@@ -127,7 +127,7 @@ def test_a_file_appears_when_it_is_complete(before: str | None, lasting: bool, t
 def test_a_failed_writer_leaves_the_old_file_and_nothing_else(error: type[BaseException], tmp_path: Path) -> None:
     path = tmp_path / "file.json"
     path.write_text("before")
-    with pytest.raises(error), written(path) as draft:
+    with pytest.raises(error), write_atomically(path) as draft:
         draft.write_text("half")
         raise error
     assert path.read_text() == "before"
@@ -149,26 +149,29 @@ def test_the_error_about_a_file_that_cannot_be_written_is_one_sentence(
 ) -> None:
     gone = tmp_path / "gone" / "file.json"
     sentence = r"^cannot write .*gone/file\.json: No such file or directory$"
-    with pytest.raises(ConfigError, match=sentence), written(gone) as draft:
+    with pytest.raises(ConfigError, match=sentence), write_atomically(gone) as draft:
         draft.write_text("x")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(ConfigError, match=r"/folder: Is a directory$"), written(tmp_path / "folder") as draft:
+    with pytest.raises(ConfigError, match=r"/folder: Is a directory$"), write_atomically(tmp_path / "folder") as draft:
         draft.write_text("x")
 
     def full(number: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(ConfigError, match="No space left on device"), written(tmp_path / "f", lasting=True) as draft:
+    with (
+        pytest.raises(ConfigError, match="No space left on device"),
+        write_atomically(tmp_path / "f", lasting=True) as draft,
+    ):
         draft.write_text("x")
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
 def test_of_two_writers_of_one_file_the_last_wins_completely(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    with written(path) as one:
+    with write_atomically(path) as one:
         one.write_text("one")
-        with written(path) as other:
+        with write_atomically(path) as other:
             other.write_text("other")
         assert path.read_text() == "other"
     assert path.read_text() == "one"
@@ -182,7 +185,7 @@ def test_a_lasting_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, mo
         sync(number)
 
     monkeypatch.setattr(os, "fsync", noted)
-    with written(path, lasting=True) as draft:
+    with write_atomically(path, lasting=True) as draft:
         draft.write_text("x")
     assert steps == [(str(draft), False), (str(tmp_path), True)]
 
@@ -196,6 +199,6 @@ def test_a_signal_while_the_folders_are_made_leaves_none(tmp_path: Path, monkeyp
             raise KeyboardInterrupt
 
     monkeypatch.setattr(Path, "mkdir", interrupted)
-    with pytest.raises(KeyboardInterrupt), drafted(tmp_path / "result"):
+    with pytest.raises(KeyboardInterrupt), new_folder(tmp_path / "result"):
         pass
     assert list(tmp_path.iterdir()) == []

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import pytest
 
 from wend.model.errors import ConfigError
-from wend.model.settings import OnlyFor, Rule, Settings, check_rules, setting, settings_of, unused_settings
+from wend.model.settings import OnlyFor, Rule, Settings, check_rules, declared_settings, setting, unused_settings
 
 
 class Engine(Settings):
@@ -23,7 +23,7 @@ class Engine(Settings):
 
 
 def values(**changed: Any) -> dict[str, Any]:
-    return {**{each.name: each.default for each in settings_of(Engine)}, **changed}
+    return {**{each.name: each.default for each in declared_settings(Engine)}, **changed}
 
 
 @pytest.mark.parametrize(
@@ -36,13 +36,13 @@ def values(**changed: Any) -> dict[str, Any]:
 )
 def test_a_setting_that_does_not_go_with_others_is_refused(changed: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigError) as error:
-        check_rules(settings_of(Engine), values(**changed))
+        check_rules(declared_settings(Engine), values(**changed))
     assert str(error.value) == sentence
 
 
 def test_defaults_break_no_rule() -> None:
-    check_rules(settings_of(Engine), values())
-    check_rules(settings_of(Engine), values(boiler="front", whistle=True))
+    check_rules(declared_settings(Engine), values())
+    check_rules(declared_settings(Engine), values(boiler="front", whistle=True))
 
 
 @pytest.mark.parametrize(
@@ -55,4 +55,4 @@ def test_defaults_break_no_rule() -> None:
     ],
 )
 def test_a_setting_without_effect_is_named_with_the_reason(changed: dict[str, Any], unused: dict[str, str]) -> None:
-    assert unused_settings(settings_of(Engine), values(**changed)) == unused
+    assert unused_settings(declared_settings(Engine), values(**changed)) == unused

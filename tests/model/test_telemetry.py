@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wend.model.events import EventId
-from wend.model.telemetry import SCHEMA, TABLES, Segment, is_sampled, sample_bound, segment_of
+from wend.model.telemetry import SCHEMA, TABLES, Segment, is_sampled, parse_segment_name, sample_bound
 
 
 @given(
@@ -13,14 +13,14 @@ from wend.model.telemetry import SCHEMA, TABLES, Segment, is_sampled, sample_bou
 )
 def test_the_name_of_a_segment_says_what_it_is(table: str, peer: int, incarnation: int, number: int) -> None:
     segment = Segment(table, SCHEMA, peer, incarnation, number)
-    assert segment_of(segment.name) == segment
+    assert parse_segment_name(segment.name) == segment
 
 
 @pytest.mark.parametrize(
     "name", ["", "links.parquet", ".links-v1-3-1-000001.parquet", "links-v1-3-1-000001.parquet.tmp"]
 )
 def test_other_files_are_no_segments(name: str) -> None:
-    assert segment_of(name) is None
+    assert parse_segment_name(name) is None
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 1.0])

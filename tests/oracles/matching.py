@@ -5,11 +5,11 @@ from math import inf
 from typing import Any
 
 from wend.matching.filters import Filter
-from wend.matching.zcode import Box, Space, side_code, woven
+from wend.matching.zcode import Box, ZCodeSpace, interleave, side_code
 from wend.model.events import Attributes
 
 
-def leaves(space: Space) -> Iterator[str]:
+def leaves(space: ZCodeSpace) -> Iterator[str]:
     """Every region of a single cell, for small spaces."""
     open_codes = [""]
     while open_codes:
@@ -21,12 +21,12 @@ def leaves(space: Space) -> Iterator[str]:
             open_codes.extend(reversed(both))
 
 
-def children(space: Space, code: str) -> tuple[str, str] | None:
+def children(space: ZCodeSpace, code: str) -> tuple[str, str] | None:
     """The two halves of a region; None if it is a single cell."""
     return None if space.region(code).volume == 1 else (f"{code}0", f"{code}1")
 
 
-def box_of(space: Space, ranges: Mapping[str, Any]) -> Box:
+def box_of(space: ZCodeSpace, ranges: Mapping[str, Any]) -> Box:
     """The box of closed ranges or single values. None, or a missing attribute, is unbounded."""
     sides = []
     for name, domain, (first, last) in zip(space.names, space.domains, space.whole.sides, strict=True):
@@ -36,9 +36,9 @@ def box_of(space: Space, ranges: Mapping[str, Any]) -> Box:
     return Box(tuple(sides))
 
 
-def printed_code(space: Space, box: Box) -> str:
+def printed_code(space: ZCodeSpace, box: Box) -> str:
     """The string of Figures 2 and 3, which has whole rounds only."""
-    return woven([side_code(side, whole) for side, whole in zip(box.sides, space.whole.sides, strict=True)])
+    return interleave([side_code(side, whole) for side, whole in zip(box.sides, space.whole.sides, strict=True)])
 
 
 def overreach(merged: Filter, parts: Iterable[Filter], events: Iterable[Attributes]) -> float:

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import msgspec
 
-from wend.topology.inference import LONGEST, Node, merge
+from wend.topology.inference import LONGEST, Node, merge_holes
 from wend.topology.traceroute import Hop
 
 Hole = tuple[Node, Node, int]
@@ -43,7 +43,9 @@ def infer(traces: Iterable[Traceroute], *, least: int = 1, longest: int = LONGES
     paths = [_path(trace) for trace in every if not loops(trace)]
     gaps = Counter(hole for path in paths for hole in _holes(path))
     filled = _fillings(paths, Counter({hole: n for hole, n in gaps.items() if hole[2] <= longest}))
-    unknown = merge({(a, b) for (a, b, gap), n in gaps.items() if gap == 1 and (a, b, 1) not in filled and n >= least})
+    unknown = merge_holes(
+        {(a, b) for (a, b, gap), n in gaps.items() if gap == 1 and (a, b, 1) not in filled and n >= least}
+    )
     count = Counter(_ordered(a, b) for path in paths for a, b in pairwise(path) if a is not None and b is not None)
     holes = 0
     for (a, b, gap), n in gaps.items():

@@ -37,8 +37,54 @@ def test_the_same_code_has_the_same_hash_wherever_it_lies(copy: Path, monkeypatc
 def test_a_changed_line_changes_the_hash(copy: Path, part: str) -> None:
     before = hash_now()
     file = copy / part if part.endswith(".py") else copy / part / "__init__.py"
-    file.write_text(file.read_text() + "\n# changed\n")
+    file.write_text(file.read_text() + "\nCHANGED = True\n")
     assert hash_now() != before
+
+
+def test_prose_decides_nothing(copy: Path) -> None:
+    before = hash_now()
+    file = copy / "strategies" / "dcrd" / "__init__.py"
+    file.write_text(f"# A comment.\n{file.read_text()}\n\n# Another one.\n")
+    assert hash_now() == before
+
+
+FUNCTION = b"""
+class Delay:
+    ns: int = 3
+
+    def plus(self, more: int) -> int:
+        return self.ns + more
+"""
+DOCUMENTED = b""""A module."
+
+class Delay:
+    "A delay."
+
+    ns: int = 3
+    "In nanoseconds."
+
+    def plus(
+        self, more: int,  # also in nanoseconds
+    ) -> int:
+        "Add some."
+        return (self.ns + more)
+"""
+
+
+def test_docstrings_comments_and_layout_are_prose() -> None:
+    assert code.without_prose(DOCUMENTED) == code.without_prose(FUNCTION)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"3", b"4"), (b"3", b"3.0"), (b"3", b"'3'"), (b"self.ns + more", b"self.ns - more"),
+        (b"plus", b"minus"), (b"more: int", b"more: int = 0"), (b"return self.ns + more", b"self.ns + more"),
+        (b"3", b"None"), (b"return self.ns + more", b"return 'text'"),
+    ],
+)  # fmt: skip
+def test_everything_else_is_code(old: bytes, new: bytes) -> None:
+    assert code.without_prose(FUNCTION.replace(old, new)) != code.without_prose(FUNCTION)
 
 
 def test_a_new_file_changes_the_hash(copy: Path) -> None:

@@ -16,7 +16,7 @@ from wend.model.errors import ConfigError
 from wend.pipeline.generated_workload import make_workload, write_workload
 from wend.pipeline.match.match_job import MatchJob
 from wend.pipeline.spark import session
-from wend.pipeline.storage.job_folders import JobFolders, drafted, literal_path, local_path, spark_path
+from wend.pipeline.storage.job_folders import JobFolders, literal_path, local_path, new_output, spark_path
 from wend.pipeline.sweeps.simulations import Simulations
 from wend.pipeline.sweeps.sweep import sweep
 
@@ -111,17 +111,17 @@ def test_a_folder_of_another_file_system_is_replaced_only_when_told_and_by_somet
 ) -> None:
     (store / "out").mkdir()
     (store / "out" / "precious").write_text("kept")
-    with pytest.raises(ConfigError, match="is not empty; --overwrite"), drafted(spark, at(store, "out")):
+    with pytest.raises(ConfigError, match="is not empty; --overwrite"), new_output(spark, at(store, "out")):
         pass
-    with pytest.raises(RuntimeError), drafted(spark, at(store, "out"), overwrite=True) as draft:
+    with pytest.raises(RuntimeError), new_output(spark, at(store, "out"), overwrite=True) as draft:
         spark.range(3).write.parquet(draft.result)
         raise RuntimeError
     assert names(store / "out") == ["precious"] and names(store) == ["out"]
-    with drafted(spark, at(store, "out"), overwrite=True) as draft:
+    with new_output(spark, at(store, "out"), overwrite=True) as draft:
         spark.range(3).write.parquet(draft.result)
     assert pq.read_table(store / "out").num_rows == 3 and names(store) == ["out"]
     (store / "file").write_text("")
-    with pytest.raises(ConfigError, match="is a file"), drafted(spark, at(store, "file")):
+    with pytest.raises(ConfigError, match="is a file"), new_output(spark, at(store, "file")):
         pass
 
 
@@ -129,7 +129,7 @@ def test_a_folder_of_another_file_system_is_replaced_only_when_told_and_by_somet
 @spark_test
 def test_a_file_system_that_spark_does_not_know_is_one_sentence(spark: Any) -> None:
     for address in ("moon://crater/x", "s3a://bucket/x"):
-        with pytest.raises(ConfigError, match=r"cannot reach .*spark\.jars") as told, drafted(spark, address):
+        with pytest.raises(ConfigError, match=r"cannot reach .*spark\.jars") as told, new_output(spark, address):
             pass
         assert "\n" not in str(told.value)
 

@@ -18,7 +18,7 @@ from benchmarks.telemetry_segments import (
 )
 from tests.spark import needs_java
 from wend.model.errors import ConfigError
-from wend.model.telemetry import TABLES, Segment, segment_of
+from wend.model.telemetry import TABLES, Segment, parse_segment_name
 from wend.model.units import MS, SECOND
 from wend.pipeline.storage.versioned_tables import read_table
 from wend.pipeline.telemetry import segment_reduction
@@ -166,7 +166,7 @@ def test_a_batch_is_committed_once(spark: Any, made: "tuple[Path, UpdateSummary]
 def test_segments_may_lack_the_columns_that_came_later_and_no_others(tmp_path: Path, table: str) -> None:
     rows = {name: ["up" if name == "state" else ""] if kind == "s" else [1] for name, kind in TABLES[table]}
     path = write_segment(tmp_path, table, 1, rows, 1)
-    segment = segment_of(path.name)
+    segment = parse_segment_name(path.name)
     assert segment is not None
     whole = pq.ParquetFile(path).read()
     for name, _ in TABLES[table]:

@@ -16,7 +16,7 @@ from wend.drivers.scenarios import Scenario
 from wend.drivers.sim.run import play
 from wend.drivers.world import build
 from wend.model.errors import ConfigError
-from wend.model.flows import Deadline, demands, parse_deadline
+from wend.model.flows import Deadline, check_flows, parse_deadline
 from wend.model.forwarding import Forwarding
 from wend.model.plan import Plan, read_plan
 from wend.model.rates import Rate
@@ -77,7 +77,7 @@ def test_deadlines_are_merged_written_and_read(tmp_path: Path) -> None:
         Flow("a", ["b"], deadline="3x", deadline_ns=80 * MS), Flow("a", ["b"], deadline="100ms"), Flow("b", ["c"]),
         Flow("b", ["d"], deadline="2x"),
     ]  # fmt: skip
-    assert next(demands(flows, names, "here")).deadline == Deadline(0.08, 3.0)
+    assert next(check_flows(flows, names, "here")).deadline == Deadline(0.08, 3.0)
     made = workload_of(flows, names)
     assert made.deadline.T.tolist() == [[0.08, 3.0], [np.inf, np.inf], [np.inf, 2.0]]
     assert made.with_deadline(Deadline(factor=4)).deadline.T.tolist() == [[0.08, 3.0], [np.inf, 4.0], [np.inf, 2.0]]

@@ -74,8 +74,8 @@ def test_silence_beyond_what_was_promised_is_an_outage_unless_packets_get_lost(
 ) -> None:
     made = link(reliability)
     made.on_promise(60 * MS)
-    assert made.seems_up(silence_ms * MS)
-    assert not made.seems_up(silence_ms * MS + 1)
+    assert made.is_working(silence_ms * MS)
+    assert not made.is_working(silence_ms * MS + 1)
 
 
 def announced(schedule: HelloSchedule, made: Link, now: int) -> int:
@@ -135,7 +135,7 @@ def test_an_outage_ends_once_and_only_when_both_directions_work() -> None:
     tell(1070 * MS, Received(1, Hello(1, True, 160 * MS)))
     tell(1100 * MS, Woken())
     assert happened == [(400, "link-down"), (1070, "link-up")]
-    assert peer.links[1].seems_up(1100 * MS)
+    assert peer.links[1].is_working(1100 * MS)
 
 
 def test_a_neighbour_whose_hello_is_lost_after_an_outage_is_asked_for_an_ack() -> None:
@@ -160,7 +160,7 @@ def test_a_neighbour_whose_hello_is_lost_after_an_outage_is_asked_for_an_ack() -
     ((asked_ns, probe),) = probes
     assert 1100 * MS < asked_ns < 1300 * MS and probe.body is None
     peer.handle(asked_ns + 20 * MS, Received(1, Ack(probe.tx)))
-    assert peer.links[1].seems_up(asked_ns + 20 * MS)
+    assert peer.links[1].is_working(asked_ns + 20 * MS)
 
 
 def test_a_hello_of_an_earlier_incarnation_says_nothing_of_this_one() -> None:
@@ -171,15 +171,15 @@ def test_a_hello_of_an_earlier_incarnation_says_nothing_of_this_one() -> None:
     assert peer.links[1].state.value == "down"
     peer.handle(500 * MS, Received(1, Hello(1, False, 160 * MS)))
     peer.handle(510 * MS, Received(1, hello))
-    assert peer.links[1].seems_up(510 * MS)
+    assert peer.links[1].is_working(510 * MS)
 
 
 @pytest.mark.parametrize("absurd", [-1, 0, 1 << 62])
 def test_an_absurd_promise_is_bounded(absurd: int) -> None:
     made = link(1.0)
     made.on_promise(absurd)
-    assert not made.seems_up(20 * SECOND)
-    assert made.seems_up(0)
+    assert not made.is_working(20 * SECOND)
+    assert made.is_working(0)
 
 
 def test_a_neighbour_with_another_detection_time_is_not_taken_for_dead() -> None:
@@ -194,7 +194,7 @@ def test_a_neighbour_with_another_detection_time_is_not_taken_for_dead() -> None
         for effect in effects:
             here.on_promise(effect.message.within_ns)
             here.heard_ns = now
-        assert here.seems_up(again)
+        assert here.is_working(again)
         now = again
 
 

@@ -270,11 +270,11 @@ def test_a_copy_of_a_copy_without_end_still_fits_a_message() -> None:
 
 BOUNDED = {
     # the events that it answers for, and of these at most `retry_limit` that wait
-    "_store.queue._duties",
-    "_store.queue._duties[].dests",
+    "_store.queue._records",
+    "_store.queue._records[].dests",
     "_store.queue._waiting[][].dests",
     # the events that it forwarded last
-    "_host.by_name[].plugin._taken._taken",
+    "_host.by_name[].plugin._forwarded._young",
 }
 
 

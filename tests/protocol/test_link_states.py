@@ -107,7 +107,7 @@ def test_the_transitions_are_those_of_the_table() -> None:
 
 @pure_only
 def test_every_method_that_changes_a_link_was_tried() -> None:
-    reads = {"state", "seems_up", "heard_lately", "queue_ns", "price_ns", "spread_ns", "needs_probe"}
+    reads = {"state", "is_working", "is_heard", "queue_ns", "price_ns", "spread_ns", "needs_probe"}
     assert {name for name in vars(Link) if not name.startswith("_")} - set(Link.__slots__) - reads == set(STEPS)
 
 

@@ -169,7 +169,7 @@ def test_news_are_gathered_and_told_in_one_batch_per_neighbour() -> None:
 
 @pure_only
 def test_caches_of_topics_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscriptions, "CACHED", 10)
+    monkeypatch.setattr(subscriptions, "MAX_CACHED", 10)
     interest = FloodedInterest(PeerConfig(peer=A))
     for n in range(1000):
         interest.table.targets(event(topic=f"t{n}"))
@@ -207,14 +207,14 @@ def _wants(peer: int) -> tuple[Subscription, ...]:
 def test_a_silent_link_seems_down_after_the_detection_time_is_noticed_and_is_up_when_heard() -> None:
     talk = Talk("adaptive", quiet=False, detection_ns=160 * MS, graph={(A, C): 10, (C, S): 10}, wants=(S,))
     link, noticed = talk.peer.links[C], []
-    assert link.seems_up(159 * MS)
-    assert not link.seems_up(161 * MS)
+    assert link.is_working(159 * MS)
+    assert not link.is_working(161 * MS)
     for now in range(0, 400 * MS, 5 * MS):
         noticed += [now for e in talk.peer.handle(now, Woken()) if e == Notice("link-down", C)]
     assert len(noticed) == 1
     assert noticed[0] <= 2 * 160 * MS + 2 * 10 * MS
     assert Notice("link-up", C) in talk.peer.handle(400 * MS, _received(C, Hello(1, True)))
-    assert link.seems_up(401 * MS)
+    assert link.is_working(401 * MS)
 
 
 def test_a_link_with_traffic_needs_no_hellos() -> None:

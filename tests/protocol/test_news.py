@@ -207,7 +207,7 @@ def test_hostile_news_stays_within_its_bounds(told: list[tuple[int, list[Failure
         assert table is not None
         assert len(table.down(talk.now)) <= len(ALL) * MAX_CLAIMS
         assert not any(ME in edge for edge in table.down(talk.now))
-        assert all(link.seems_up(talk.now) for link in talk.peer.links.values())
+        assert all(link.is_working(talk.now) for link in talk.peer.links.values())
     assert talk.publish()
     for hello in news_to(RIGHT, talk.until(talk.now + 100 * MS, hearing=())):
         assert sum(len(news.down) for news in hello) <= MAX_CLAIMS

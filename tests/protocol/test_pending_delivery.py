@@ -5,12 +5,13 @@ from typing import Any
 import pytest
 
 from tests.protocol.talk import A, B, C, S, Talk, event, sent, tx
-from wend.model.events import EventId, SubscriptionId, event_bytes
+from wend.model.events import DurableOptions, EventId, Qos, SubscriptionId, event_bytes
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.delivery.pending import GATHER_NS
 from wend.protocol.messages import Ack, Data, Message
 from wend.protocol.notices import NO_ROOM
 from wend.protocol.ports import (
+    Attached,
     Deliver,
     Drop,
     Effect,
@@ -24,7 +25,7 @@ from wend.protocol.ports import (
     Unsubscribed,
     Woken,
 )
-from wend.protocol.records import DeliveredRecord, PendingRecord, Record, ReleasedRecord
+from wend.protocol.records import DeliveredRecord, DurableRecord, PendingRecord, Record, ReleasedRecord
 
 GRACE = 30 * SECOND
 BORN: Nanos = -5 * SECOND
@@ -211,3 +212,26 @@ def test_subscriptions_that_hold_from_the_start_are_handed_what_was_left() -> No
     peer = Restarted((PendingRecord(event(), BORN, (A,)),), incarnation=3, mine=(WANTED,))
     assert peer.handed() == [(1, event().id)]
     assert peer.peer.responsible_ids == ()
+
+
+def test_a_durable_subscription_gets_an_event_at_once_and_others_when_they_are_back() -> None:
+    durable = DurableRecord(7, "topic = 't'", Qos(), DurableOptions("orders"))
+    peer = Restarted((durable,))
+    peer(1 * SECOND, Attached(7, 10))
+    peer.hear(1 * SECOND, B, packet(age=old(1 * SECOND)))
+    assert peer.handed() == [(7, event().id)]
+    peer(2 * SECOND, Subscribed(WANTED))
+    peer(2 * SECOND + GATHER_NS, Woken())
+    assert peer.handed() == [(7, event().id), (1, event().id)]
+    peer(GRACE + SECOND, Woken())
+    assert len(peer.handed()) == 2 and not peer.drops()
+
+
+def test_an_event_that_only_durable_subscriptions_want_is_not_reported_as_dropped() -> None:
+    durable = DurableRecord(7, "topic = 't'", Qos(), DurableOptions("orders"))
+    peer = Restarted((durable,))
+    peer(1 * SECOND, Attached(7, 10))
+    peer.hear(1 * SECOND, B, packet(age=old(1 * SECOND)))
+    peer(GRACE + SECOND, Woken())
+    assert peer.handed() == [(7, event().id)] and not peer.drops()
+    assert ReleasedRecord(event().id) in peer.left()

@@ -13,7 +13,7 @@ from wend.model.units import MS, SECOND, Nanos
 from wend.security import packets
 from wend.security.cookies import Address, mac, mac1_key
 from wend.security.handshakes import PROLOGUE
-from wend.security.noise import Initiation, KeyPair
+from wend.security.noise import InitiatorHandshake, KeyPair
 from wend.security.session_effects import TransmitPacket
 from wend.security.session_layer import SessionLayer
 from wend.security.transport import Opened
@@ -173,7 +173,7 @@ def _stolen(victim: int, other: int, which: int = 0) -> bytes:
     number, random = 7 << which, random_bytes("stolen", victim, other, which)
     said = packets.Introduction(3, 99, number, credentials_of(other).certificate)
     key = credentials_of(victim).identity.session_key
-    return Initiation(KeyPair(random(32)), key, random(32), PROLOGUE).write(said.encode(padded=True))
+    return InitiatorHandshake(KeyPair(random(32)), key, random(32), PROLOGUE).write(said.encode(padded=True))
 
 
 def _with_macs(victim: int, index: int, handshake: bytes, mac2: bytes) -> bytes:

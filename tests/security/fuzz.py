@@ -32,7 +32,7 @@ from wend.security.certificates import RootVerifier, make_request, make_root, si
 from wend.security.cookies import mac, mac1_key
 from wend.security.group_keys import SHORT_FORM, TOLD_FORM, GroupKeys, GroupMessage
 from wend.security.handshakes import PROLOGUE
-from wend.security.noise import Initiation, KeyPair
+from wend.security.noise import InitiatorHandshake, KeyPair
 
 CORPUS = Path(__file__).parent / "corpus.json"
 GROUP = 77
@@ -156,7 +156,7 @@ def _introduction() -> Target:
         now += 100 * MS
         size = packets.INITIATION_BYTES - 8 - packets.MAC_BYTES * 2 - 96
         said = data[:size].ljust(size, b"\0")
-        packet = packets.initiation(7, Initiation(static, key, ephemeral, PROLOGUE).write(said))
+        packet = packets.initiation(7, InitiatorHandshake(static, key, ephemeral, PROLOGUE).write(said))
         host.layer.tick(now, START_S)
         if host.layer.open(now, packet + mac(mac1_key(key), packet) + bytes(16), ("6.6.6.6", 6)) is not None:
             raise Accepted(data.hex())

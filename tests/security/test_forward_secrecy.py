@@ -20,7 +20,7 @@ from wend.model.errors import WireError
 from wend.model.units import SECOND
 from wend.security import handshakes, packets
 from wend.security.handshakes import PROLOGUE
-from wend.security.noise import Answer, Initiation, KeyPair, SymmetricState, derive
+from wend.security.noise import InitiatorHandshake, KeyPair, ResponderHandshake, SymmetricState, derive
 from wend.security.packets import KEY_BYTES, TAG_BYTES
 
 STATIC = {peer: KeyPair(credentials_of(peer).session_secret) for peer in (1, 2)}
@@ -61,7 +61,7 @@ class Eavesdropper:
             packet = packets.decode_initiation(datagram)
             for responder, initiator in ((STATIC[1], STATIC[2]), (STATIC[2], STATIC[1])):
                 try:
-                    first = Answer(responder, packet.handshake, PROLOGUE)
+                    first = ResponderHandshake(responder, packet.handshake, PROLOGUE)
                 except WireError:
                     continue
                 assert first.remote == initiator.public
@@ -114,12 +114,12 @@ def recording(monkeypatch: pytest.MonkeyPatch) -> tuple[World, list[bytes], dict
     """Two peers that spoke for seven minutes, every datagram, and the ephemeral keys of those who began handshakes."""
     ephemeral: dict[bytes, KeyPair] = {}
 
-    class RecordedInitiation(Initiation):
+    class RecordedInitiation(InitiatorHandshake):
         def __init__(self, static: KeyPair, remote: bytes, secret: bytes, prologue: bytes) -> None:
             super().__init__(static, remote, secret, prologue)
             ephemeral[self._ephemeral.public] = self._ephemeral
 
-    monkeypatch.setattr(handshakes, "Initiation", RecordedInitiation)
+    monkeypatch.setattr(handshakes, "InitiatorHandshake", RecordedInitiation)
     world = World(3, 2, on_path=("pass",))
     world.attacks = True
     converse(world, 420 * SECOND)

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from wend.model.errors import WireError
-from wend.security.noise import Answer, Initiation, KeyPair, nonce
+from wend.security.noise import InitiatorHandshake, KeyPair, ResponderHandshake, nonce
 
 VECTORS = Path(__file__).parent / "vectors"
 NOISE: list[dict[str, Any]] = json.loads((VECTORS / "noise.json").read_text())["vectors"]
@@ -24,9 +24,9 @@ def test_handshake_and_transport_reproduce_the_published_vectors(vector: dict[st
     prologue, responder = h(vector["prologue"]), KeyPair(h(vector["resp_static"]))
     assert responder.public == h(vector["init_remote_static"])
     own = KeyPair(h(vector["init_static"]))
-    initiation = Initiation(own, responder.public, h(vector["init_ephemeral"]), prologue)
+    initiation = InitiatorHandshake(own, responder.public, h(vector["init_ephemeral"]), prologue)
     assert initiation.write(first[0]) == first[1]
-    answer = Answer(responder, first[1], prologue)
+    answer = ResponderHandshake(responder, first[1], prologue)
     assert (answer.remote, answer.payload) == (own.public, first[0])
     written, keys = answer.write(second[0], h(vector["resp_ephemeral"]))
     assert written == second[1]
@@ -40,21 +40,21 @@ def test_handshake_and_transport_reproduce_the_published_vectors(vector: dict[st
 
 def test_no_changed_bit_of_a_handshake_is_accepted() -> None:
     own, responder = KeyPair(b"\1" * 32), KeyPair(b"\2" * 32)
-    initiation = Initiation(own, responder.public, b"\3" * 32, b"")
+    initiation = InitiatorHandshake(own, responder.public, b"\3" * 32, b"")
     first = initiation.write(b"payload")
     for bit in range(8 * len(first)):
         changed = bytearray(first)
         changed[bit // 8] ^= 1 << bit % 8
         with pytest.raises(WireError):
-            Answer(responder, bytes(changed), b"")
+            ResponderHandshake(responder, bytes(changed), b"")
     for size in range(len(first)):
         with pytest.raises(WireError):
-            Answer(responder, first[:size], b"")
+            ResponderHandshake(responder, first[:size], b"")
     with pytest.raises(WireError):
-        Answer(responder, first, b"another prologue")
+        ResponderHandshake(responder, first, b"another prologue")
     with pytest.raises(WireError):
-        Answer(own, first, b"")
-    second, keys = Answer(responder, first, b"").write(b"answer", b"\4" * 32)
+        ResponderHandshake(own, first, b"")
+    second, keys = ResponderHandshake(responder, first, b"").write(b"answer", b"\4" * 32)
     for bit in range(0, 8 * len(second), 3):
         changed = bytearray(second)
         changed[bit // 8] ^= 1 << bit % 8

@@ -7,7 +7,7 @@ from wend.model.units import MS, SECOND
 from wend.security import packets
 from wend.security.cookies import Address, mac, mac1_key, open_cookie
 from wend.security.handshakes import PROLOGUE
-from wend.security.noise import Initiation, KeyPair
+from wend.security.noise import InitiatorHandshake, KeyPair
 from wend.security.session_effects import TransmitPacket
 
 
@@ -15,7 +15,7 @@ def initiation_to(victim: int, number: int) -> bytes:
     """An initiation by somebody whose certificate another root signed."""
     said = packets.Introduction(3, 1, number, certificate_of(credentials_of(A).identity, b"another root"))
     draw, key = random_bytes("flood", number), KeyPair(credentials_of(victim).session_secret).public
-    made = Initiation(KeyPair(draw(32)), key, draw(32), PROLOGUE).write(said.encode(padded=True))
+    made = InitiatorHandshake(KeyPair(draw(32)), key, draw(32), PROLOGUE).write(said.encode(padded=True))
     packet = packets.initiation(number + 1, made)
     return packet + mac(mac1_key(key), packet) + bytes(16)
 

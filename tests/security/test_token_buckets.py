@@ -2,7 +2,7 @@
 
 import pytest
 
-from wend.security.token_buckets import MAX_SOURCES, SourceBuckets, TokenBucket, source_of
+from wend.security.token_buckets import MAX_SOURCES, SourceBuckets, TokenBucket, source_network
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from wend.security.token_buckets import MAX_SOURCES, SourceBuckets, TokenBucket,
     ],
 )
 def test_what_counts_as_one_source(host: str, source: str) -> None:
-    assert source_of(host) == source
+    assert source_network(host) == source
 
 
 def test_a_bucket_lends_what_is_more_than_a_burst() -> None:

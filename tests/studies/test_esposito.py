@@ -113,7 +113,7 @@ def test_the_success_rate_is_that_of_events_that_count() -> None:
             "time_ns", "publisher", "incarnation", "sequence"
         ).tolist()
         for subscriber in range(24)
-        if now >= begin and subscriber != event[0] and world.peer_faults.up(subscriber, now)
+        if now >= begin and subscriber != event[0] and world.peer_faults.is_up(subscriber, now)
     }
     rows = outcome.trace.deliveries.numbers("publisher", "incarnation", "sequence", "subscriber").tolist()
     made = {tuple(row) for row in rows}

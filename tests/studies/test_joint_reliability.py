@@ -10,7 +10,7 @@ from tests.topology.placements import overlays, placed, placements, row
 from wend.model.errors import ConfigError
 from wend.studies.quist.construction import link_weights
 from wend.studies.quist.joint_reliability import joint_reliability, root_tree
-from wend.topology.component_reliability import per_event, reliabilities
+from wend.topology.component_reliability import draw_up_per_event, reliabilities
 from wend.topology.graph import Overlay
 from wend.topology.overlays import choose_landmarks, landmark, scattered
 from wend.topology.placement import Placement
@@ -74,7 +74,7 @@ def test_a_sample_of_states_agrees_with_five_trees_on_a_large_network() -> None:
     draws = 4000
     whole = 0
     for event in range(draws):
-        up = per_event(chances, 9, event)
+        up = draw_up_per_event(chances, 9, event)
         whole += any(up[path].all() for path in paths)
     assert found.reliability[0, -1] == pytest.approx(whole / draws, abs=4 * 0.5 / np.sqrt(draws))
     assert (np.diff(found.reliability[0]) >= -1e-12).all(), "one more path never hurts"

@@ -21,7 +21,7 @@ from wend.studies.claims import load_claims
 from wend.studies.quist.construction import build_trees, form_overlay, link_weights
 from wend.studies.quist.joint_reliability import joint_reliability
 from wend.studies.quist.study import QUIST, K
-from wend.studies.quist.timed import TIMED_METRICS, TimedTrial, run_timed
+from wend.studies.quist.timed_failures import TIMED_METRICS, TimedTrial, run_timed
 from wend.studies.quist.tree_forwarding import Publications, draw_workload, publish
 from wend.studies.quist.trials import (
     FOREST_METRICS,
@@ -37,7 +37,7 @@ from wend.studies.quist.trials import (
 from wend.studies.study_report import write_report
 from wend.studies.study_run import run_study, study_runs
 from wend.topology.catalog import make
-from wend.topology.component_reliability import per_event, reliabilities
+from wend.topology.component_reliability import draw_up_per_event, reliabilities
 from wend.topology.graph import Overlay
 from wend.topology.overlays import chain, landmark, scattered
 from wend.topology.placement import Placement, place
@@ -208,7 +208,7 @@ def test_events_reach_whom_a_walk_over_what_is_up_reaches(data: st.DataObject, s
     outcome = publish(placement, overlay, trees, chances, Publications(publishers, wants), seed)
     reached = [0] * k
     for event, publisher in enumerate(publishers.tolist()):
-        got = walk(placement, overlay, trees, per_event(chances, seed, event), publisher)
+        got = walk(placement, overlay, trees, draw_up_per_event(chances, seed, event), publisher)
         for i in range(k):
             reached[i] += sum(bool(wants[event, peer]) for peer in got[i])
     assert outcome.ratio == pytest.approx([count / max(1, wants.sum()) for count in reached])

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from wend.topology.catalog import make
 from wend.topology.graph import Overlay
 from wend.topology.placement import Placement, place
-from wend.topology.underlay import Draft, LinkKind, RouterKind, Underlay
+from wend.topology.underlay import LinkKind, RouterKind, Underlay
+from wend.topology.underlay_builder import UnderlayBuilder
 
 
 def is_same(one: Underlay, other: Underlay) -> bool:
@@ -27,14 +28,14 @@ def placed(name: str, peers: int, seed: int) -> Placement:
 def networks(draw: st.DrawFn, most: int = 9, least: int = 2) -> Underlay:
     """Delays are 1 to 3, so that many paths have the same delay."""
     routers = draw(st.integers(least, most))
-    draft = Draft("drawn")
+    builder = UnderlayBuilder("drawn")
     for _ in range(routers):
-        draft.router(RouterKind.ACCESS, 0)
+        builder.add_router(RouterKind.ACCESS, 0)
     for router in range(1, routers):
-        draft.link(router, draw(st.integers(0, router - 1)), LinkKind.INNER, draw(st.integers(1, 3)))
+        builder.add_link(router, draw(st.integers(0, router - 1)), LinkKind.INNER, draw(st.integers(1, 3)))
     for a, b in draw(st.lists(st.tuples(st.integers(0, routers - 1), st.integers(0, routers - 1)), max_size=12)):
-        draft.link(a, b, LinkKind.INNER, draw(st.integers(1, 3)))
-    return draft.done()
+        builder.add_link(a, b, LinkKind.INNER, draw(st.integers(1, 3)))
+    return builder.build()
 
 
 @st.composite
@@ -56,9 +57,9 @@ def overlays(draw: st.DrawFn, placement: Placement) -> Overlay:
 
 def row(routers: int, homes: list[int]) -> Placement:
     """Routers in a line, with links of a millisecond."""
-    draft = Draft("row")
+    builder = UnderlayBuilder("row")
     for _ in range(routers):
-        draft.router(RouterKind.ACCESS, 0)
+        builder.add_router(RouterKind.ACCESS, 0)
     for router in range(1, routers):
-        draft.link(router - 1, router, LinkKind.INNER, 1_000_000)
-    return Placement(draft.done(), homes)
+        builder.add_link(router - 1, router, LinkKind.INNER, 1_000_000)
+    return Placement(builder.build(), homes)

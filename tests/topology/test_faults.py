@@ -34,7 +34,7 @@ from wend.topology.graph import Overlay, OverlayLink
 def test_links_fail_with_the_given_probability(pf: float) -> None:
     seconds, links = 2000, 50
     faults = PerSecond(links, pf, begin=0, end=seconds * SECOND, seed=3)
-    down = sum(not faults.up(link, s * SECOND) for link in range(links) for s in range(seconds))
+    down = sum(not faults.is_up(link, s * SECOND) for link in range(links) for s in range(seconds))
     n = seconds * links
     assert abs(down - pf * n) < 5 * math.sqrt(n * pf * (1 - pf))
 
@@ -42,9 +42,9 @@ def test_links_fail_with_the_given_probability(pf: float) -> None:
 def test_a_failure_lasts_a_whole_second_and_nothing_fails_outside() -> None:
     faults = PerSecond(5, 0.5, begin=2 * SECOND, end=9 * SECOND, seed=1)
     for link in range(5):
-        assert all(faults.up(link, t) for t in (0, SECOND, 2 * SECOND - 1, 9 * SECOND, 99 * SECOND))
+        assert all(faults.is_up(link, t) for t in (0, SECOND, 2 * SECOND - 1, 9 * SECOND, 99 * SECOND))
         for second in range(2, 9):
-            inside = {faults.up(link, second * SECOND + offset) for offset in (0, 1, SECOND // 2, SECOND - 1)}
+            inside = {faults.is_up(link, second * SECOND + offset) for offset in (0, 1, SECOND // 2, SECOND - 1)}
             assert len(inside) == 1
 
 
@@ -52,8 +52,8 @@ def test_a_failure_lasts_a_whole_second_and_nothing_fails_outside() -> None:
 def test_nothing_fails_before_the_begin_or_after_the_end(begin: Nanos, length: Nanos, seed: int) -> None:
     faults = PerSecond(3, 1.0, begin=begin, end=begin + length, seed=seed)
     for link in range(3):
-        assert not begin or faults.up(link, begin - 1)
-        assert faults.up(link, begin + length)
+        assert not begin or faults.is_up(link, begin - 1)
+        assert faults.is_up(link, begin + length)
     assert all(begin <= start and until <= begin + length for _, start, until in faults.outages())
 
 
@@ -63,7 +63,7 @@ def test_intervals_are_what_a_scan_says(drawn: list[tuple[int, int, int]]) -> No
     faults = Intervals(3, outages)
     for link in range(3):
         for now in range(-1, 52):
-            assert faults.up(link, now) == (not any(x == link and a <= now < b for x, a, b in outages))
+            assert faults.is_up(link, now) == (not any(x == link and a <= now < b for x, a, b in outages))
     listed = list(faults.outages())
     assert listed == sorted(listed, key=lambda o: (o[1], o[0]))
     assert list(Intervals(3, listed).outages()) == listed
@@ -76,8 +76,8 @@ def test_no_link_is_up_again_before_the_next_change(drawn: list[tuple[int, int, 
         change = faults.next_change(now)
         assert change > now
         for link in range(3):
-            if not faults.up(link, now):
-                assert not any(faults.up(link, t) for t in range(now, min(change, 60)))
+            if not faults.is_up(link, now):
+                assert not any(faults.is_up(link, t) for t in range(now, min(change, 60)))
 
 
 def spread(mean: float) -> Spread:
@@ -196,8 +196,8 @@ def test_what_failed_in_the_past_is_down_from_the_beginning() -> None:
     hours = Outages(up=Spread("exponential", 5000), down=Spread("uniform", low_s=10, high_s=1200), past_s=10_800)
     begin, end = 50 * SECOND, 650 * SECOND
     faults = draw_outages(2000, hours, begin=begin, end=end, seed=3, what="links")
-    assert all(faults.up(link, begin - 1) for link in range(2000))
+    assert all(faults.is_up(link, begin - 1) for link in range(2000))
     for now in (begin, (begin + end) // 2, end - SECOND):
-        assert sum(not faults.up(link, now) for link in range(2000)) / 2000 == pytest.approx(605 / 5605, abs=0.02)
+        assert sum(not faults.is_up(link, now) for link in range(2000)) / 2000 == pytest.approx(605 / 5605, abs=0.02)
     fresh = draw_outages(2000, replace(hours, past_s=0.0), begin=begin, end=end, seed=3, what="links")
-    assert all(fresh.up(link, begin) for link in range(2000))
+    assert all(fresh.is_up(link, begin) for link in range(2000))

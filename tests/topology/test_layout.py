@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 
-from wend.topology.layout import fit, height_for, laid_out, positions_of
+from wend.topology.layout import fit, height_for, lay_out, map_positions
 
 
 def test_north_is_on_top_and_east_on_the_right() -> None:
-    (kiel, ulm, goerlitz) = positions_of([{"pos": (10.1, 54.3)}, {"pos": (10.0, 48.4)}, {"pos": (15.0, 51.2)}])
+    (kiel, ulm, goerlitz) = map_positions([{"pos": (10.1, 54.3)}, {"pos": (10.0, 48.4)}, {"pos": (15.0, 51.2)}])
     assert kiel[1] < goerlitz[1] < ulm[1]
     assert kiel[0] < goerlitz[0]
 
@@ -16,11 +16,11 @@ def test_north_is_on_top_and_east_on_the_right() -> None:
 def test_a_map_without_positions_has_a_spring_layout_that_is_the_same_in_every_run() -> None:
     unknown = np.full((4, 2), math.nan)
     ends = [(0, 1), (1, 2), (2, 3), (3, 0)]
-    placed = laid_out(unknown, ends)
+    placed = lay_out(unknown, ends)
     assert np.isfinite(placed).all()
-    assert (placed == laid_out(unknown, ends)).all()
+    assert (placed == lay_out(unknown, ends)).all()
     known = np.array([[0.0, 0.0], [1.0, 5.0], [2.0, 0.0], [3.0, 3.0]])
-    assert laid_out(known, ends) is known
+    assert lay_out(known, ends) is known
 
 
 def test_fitting_preserves_proportions() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from wend.model.errors import ConfigError
 from wend.model.units import MS
-from wend.topology import formats
+from wend.topology import underlay_files
 from wend.topology.maps import from_graphml, from_topohub, read_graphml
 
 GRAPHML = """<?xml version="1.0" encoding="utf-8"?>
@@ -65,7 +65,7 @@ def test_a_latency_with_its_unit_is_a_delay(tmp_path: Path) -> None:
 )
 def test_drawn_delays_are_remarked_on(tmp_path: Path, attribute: str, said: str) -> None:
     path = write(tmp_path, attribute, "7")
-    for remarks, low_high in ((load(path).remarks, "10-50"), (formats.read(path).remarks, "1-20")):
+    for remarks, low_high in ((load(path).remarks, "10-50"), (underlay_files.read(path).remarks, "1-20")):
         (sentence,) = remarks
         assert said in sentence
         assert f"(delay_ms, latency_ms, delay, dist, length): drawn from {low_high} ms" in sentence
@@ -164,7 +164,7 @@ def test_a_directed_map_with_asymmetric_links_is_refused(
 ) -> None:
     path = directed(tmp_path / name, {"capacity": "40msg/s", "delay_ms": 5.0}, back)
     with pytest.raises(ConfigError, match=said):
-        formats.read(path)
+        underlay_files.read(path)
     if path.suffix == ".graphml":
         with pytest.raises(ConfigError, match=said):
             load(path)
@@ -173,7 +173,7 @@ def test_a_directed_map_with_asymmetric_links_is_refused(
 def test_a_directed_map_with_symmetric_links_is_read(tmp_path: Path) -> None:
     alike: dict[str, object] = {"capacity": "40msg/s", "delay_ms": 5.0}
     for name in ("map.graphml", "map.gml"):
-        assert formats.read(directed(tmp_path / name, alike, {**alike, "capacity": "40.0"})).link_capacity == (
+        assert underlay_files.read(directed(tmp_path / name, alike, {**alike, "capacity": "40.0"})).link_capacity == (
             (40.0, inf),
         )
 
@@ -194,7 +194,7 @@ def test_parallel_edges_are_one_link_with_the_sum_of_their_capacities(tmp_path: 
     path.write_text(text.replace("</graph>", second.format("2msg/s, 500kbit/s")))
     link = load(path).links[0]
     assert (link.capacity_msgs, link.capacity_bps) == (42.0, 1.5e6)
-    assert formats.read(path).link_capacity[0] == (42.0, 1.5e6)
+    assert underlay_files.read(path).link_capacity[0] == (42.0, 1.5e6)
     path.write_text(text.replace("</graph>", second.format("2msg/s")))
     with pytest.raises(ConfigError, match="link Amsterdam-Berlin: of its 2 edges some state a capacity"):
         load(path)
@@ -210,4 +210,4 @@ def test_the_number_0_is_a_name(tmp_path: Path) -> None:
         """graph [ node [ id 0 label 1 ] node [ id 1 label 0 ] node [ id 2 label "" name "" ]
         edge [ source 0 target 1 ] edge [ source 1 target 2 ] ]"""
     )
-    assert formats.read(path).names == ("1", "0", "2")
+    assert underlay_files.read(path).names == ("1", "0", "2")

@@ -55,15 +55,15 @@ narrow = st.integers(1, 3)
 def test_distances_are_those_of_scipy(costs: Costs) -> None:
     expected = dijkstra(matrix(costs))
     for source in costs:
-        distance, parent = paths.tree(costs, source)
+        distance, parent = paths.shortest_path_tree(costs, source)
         assert distance == {p: int(d) for p, d in enumerate(expected[source]) if np.isfinite(d)}
         for target in distance:
-            assert length(costs, paths.walk(parent, source, target)) == distance[target]
+            assert length(costs, paths.path_in_tree(parent, source, target)) == distance[target]
 
 
 @given(graphs(narrow))
 def test_of_equal_paths_the_parent_with_the_lowest_id_wins(costs: Costs) -> None:
-    distance, parent = paths.tree(costs, 0)
+    distance, parent = paths.shortest_path_tree(costs, 0)
     for there, chosen in parent.items():
         equal = [p for p in costs[there] if p in distance and distance[p] + costs[p][there] == distance[there]]
         assert chosen == min(equal)
@@ -73,12 +73,12 @@ def test_of_equal_paths_the_parent_with_the_lowest_id_wins(costs: Costs) -> None
 def test_the_order_in_which_links_are_listed_does_not_matter(costs: Costs) -> None:
     turned = {a: dict(reversed(list(costs[a].items()))) for a in reversed(list(costs))}
     for source in costs:
-        assert paths.tree(costs, source) == paths.tree(turned, source)
+        assert paths.shortest_path_tree(costs, source) == paths.shortest_path_tree(turned, source)
 
 
 def test_a_walk_to_nowhere_is_empty() -> None:
-    _, parent = paths.tree({0: {1: 1}, 1: {0: 1}, 2: {}}, 0)
-    assert paths.walk(parent, 0, 2) == ()
+    _, parent = paths.shortest_path_tree({0: {1: 1}, 1: {0: 1}, 2: {}}, 0)
+    assert paths.path_in_tree(parent, 0, 2) == ()
 
 
 @given(graphs(wide | narrow), st.integers(1, 6))
@@ -108,5 +108,5 @@ def test_the_shortest_delays_of_an_overlay_are_those_of_all_trees(costs: Costs) 
     links = [OverlayLink(a, b, cost) for a, row in costs.items() for b, cost in row.items() if a < b]
     table = shortest_delays(Overlay(len(costs), links))
     for source in costs:
-        distance, _ = paths.tree(costs, source)
+        distance, _ = paths.shortest_path_tree(costs, source)
         assert table[source].tolist() == [distance.get(p, -1) for p in costs]

@@ -15,6 +15,7 @@ from wend.topology.catalog import make
 from wend.topology.faults import Faults, Intervals
 from wend.topology.placement import Placement, place
 from wend.topology.underlay import LinkKind, RouterKind
+from wend.topology.underlay_faults import UnderlayFaults
 
 
 @settings(max_examples=60)
@@ -90,30 +91,32 @@ def test_table_7_2_comes_out_as_far_as_one_distribution_can() -> None:
         for seed in (1, 2, 3):
             placement = placed(name, 250, seed)
             paths = placement.paths(*placement.pairs())
-            means.append(rel.of_paths(paths.starts, paths.components, rel.reliabilities(placement, seed)).mean())
+            means.append(
+                rel.path_reliabilities(paths.starts, paths.components, rel.reliabilities(placement, seed)).mean()
+            )
         assert np.mean(means) == pytest.approx(expected, abs=0.04)
 
 
 def test_per_event_each_component_is_up_as_often_as_it_is_reliable() -> None:
     chances = np.array([0.0, 0.5, 0.9, 1.0])
-    up = np.array([rel.per_event(chances, 3, event) for event in range(2000)])
+    up = np.array([rel.draw_up_per_event(chances, 3, event) for event in range(2000)])
     assert up.mean(axis=0) == pytest.approx(chances, abs=0.05)
-    assert (rel.per_event(chances, 3, 17) == up[17]).all()
+    assert (rel.draw_up_per_event(chances, 3, 17) == up[17]).all()
     assert abs(np.corrcoef(up[:, 1], up[:, 2])[0, 1]) < 0.08
 
 
 def test_in_time_each_component_is_up_for_its_share() -> None:
     chances = np.array([0.85, 0.95, 1.0])
     end = 40_000 * SECOND
-    drawn = rel.in_time(chances, down_s=5.0, begin=0, end=end, seed=2)
+    drawn = rel.draw_outages_over_time(chances, down_s=5.0, begin=0, end=end, seed=2)
     down = np.zeros(3)
     for component, start, until in drawn.outages():
         down[component] += until - start
     assert down / end == pytest.approx(1 - chances, rel=0.15)
     with pytest.raises(ConfigError, match="reliability 0 is never up"):
-        rel.in_time(np.zeros(1), down_s=1.0, begin=0, end=1, seed=1)
+        rel.draw_outages_over_time(np.zeros(1), down_s=1.0, begin=0, end=1, seed=1)
     with pytest.raises(ConfigError, match="the mean outage must be longer than 0 s, got 0 s"):
-        rel.in_time(chances, down_s=0.0, begin=0, end=1, seed=1)
+        rel.draw_outages_over_time(chances, down_s=0.0, begin=0, end=1, seed=1)
 
 
 @settings(max_examples=60)
@@ -124,15 +127,15 @@ def test_an_overlay_link_is_down_while_a_component_of_it_is(data: st.DataObject)
     times = st.tuples(st.integers(0, placement.components - 1), st.integers(0, 20), st.integers(1, 9))
     outages = [(c, start, start + length) for c, start, length in data.draw(st.lists(times, max_size=12))]
     drawn = Intervals(placement.components, outages)
-    faults = rel.UnderlayFaults(placement, overlay, drawn)
+    faults = UnderlayFaults(placement, overlay, drawn)
     same: Faults = faults
     assert same.calendar(0, 9) is None
     starts, components = placement.link_components(overlay)
     for now in range(31):
         for link in range(len(overlay.links)):
-            dead = [int(c) for c in components[starts[link] : starts[link + 1]] if not drawn.up(int(c), now)]
-            assert faults.up(link, now) == (not dead)
+            dead = [int(c) for c in components[starts[link] : starts[link + 1]] if not drawn.is_up(int(c), now)]
+            assert faults.is_up(link, now) == (not dead)
     for link, start, until in faults.outages():
-        assert not faults.up(link, start)
-        assert faults.up(link, until)
+        assert not faults.is_up(link, start)
+        assert faults.is_up(link, until)
         assert faults.next_change(start) <= until

@@ -23,7 +23,7 @@ def test_routes_are_shortest_and_fail_with_their_links(seed: int) -> None:
             one = overlay.link(link.a, link.b)
             assert link.loss == overlay.links[one].loss or link.loss > 0
             for second in range(6):
-                assert down.up(index, second * SECOND) == faults.up(one, second * SECOND)
+                assert down.is_up(index, second * SECOND) == faults.is_up(one, second * SECOND)
         else:
             assert direct is None or direct > link.delay_ns
             assert link.loss > 0.01
@@ -42,4 +42,4 @@ def test_a_route_is_down_while_any_link_is() -> None:
     full, down, _ = routed(overlay, Intervals(4, [(0, SECOND, 2 * SECOND)]))
     hit = {index for index, _, _ in down.outages()}
     assert full.link(first.a, first.b) in hit
-    assert all(not down.up(index, SECOND) and down.up(index, 2 * SECOND) for index in hit)
+    assert all(not down.is_up(index, SECOND) and down.is_up(index, 2 * SECOND) for index in hit)

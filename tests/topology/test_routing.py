@@ -8,13 +8,14 @@ from hypothesis import given, settings
 from tests.topology.placements import networks
 from wend.model.errors import ConfigError
 from wend.topology.catalog import make
-from wend.topology.routing import ShortestPaths, shortest_paths, unique
-from wend.topology.underlay import Draft, LinkKind, RouterKind, Underlay
+from wend.topology.routing import ShortestPaths, shortest_paths, unique_costs
+from wend.topology.underlay import LinkKind, RouterKind, Underlay
+from wend.topology.underlay_builder import UnderlayBuilder
 
 
 def graph_of(underlay: Underlay) -> nx.Graph:
     graph = nx.Graph()
-    costs = unique(underlay)
+    costs = unique_costs(underlay)
     for (a, b), delay, cost in zip(underlay.ends.tolist(), underlay.delay_ns.tolist(), costs.tolist(), strict=True):
         graph.add_edge(a, b, delay=delay, cost=cost)
     return graph
@@ -78,9 +79,9 @@ def test_paths_from_other_sources_are_refused() -> None:
 
 
 def test_delays_that_do_not_fit_are_refused() -> None:
-    draft = Draft("far")
-    draft.router(RouterKind.ACCESS, 0)
-    draft.router(RouterKind.ACCESS, 0)
-    draft.link(0, 1, LinkKind.INNER, 10**12)
+    builder = UnderlayBuilder("far")
+    builder.add_router(RouterKind.ACCESS, 0)
+    builder.add_router(RouterKind.ACCESS, 0)
+    builder.add_link(0, 1, LinkKind.INNER, 10**12)
     with pytest.raises(ConfigError, match="a path may have a delay of at most 137 s"):
-        shortest_paths(draft.done())
+        shortest_paths(builder.build())

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from tests.topology.placements import overlays, placed, placements, row
 from wend.model.errors import ConfigError
-from wend.model.paths import shared
+from wend.model.paths import count_shared_routers
 from wend.studies.quist.similarity import discovery, similarity
 from wend.topology.link_overlap import meeting_routers, neighbours_that_meet, overlaps, shared_routers
 from wend.topology.overlays import chain, choose_landmarks, choose_traced, landmark, landmark_tree, scattered
 from wend.topology.placement import Placement
-from wend.topology.underlay import Draft, LinkKind, RouterKind
+from wend.topology.underlay import LinkKind, RouterKind
+from wend.topology.underlay_builder import UnderlayBuilder
 
 
 def test_the_thesis_examples_of_hop_ratio_and_path_match() -> None:
@@ -135,12 +136,12 @@ def test_overlays_are_drawn_by_name() -> None:
 
 def star() -> Placement:
     """Four access routers around one in the middle, a peer on each."""
-    draft = Draft("star")
+    builder = UnderlayBuilder("star")
     for _ in range(5):
-        draft.router(RouterKind.ACCESS, 0)
+        builder.add_router(RouterKind.ACCESS, 0)
     for leaf in range(1, 5):
-        draft.link(0, leaf, LinkKind.INNER, 100 + leaf)
-    return Placement(draft.done(), [1, 2, 3, 4])
+        builder.add_link(0, leaf, LinkKind.INNER, 100 + leaf)
+    return Placement(builder.build(), [1, 2, 3, 4])
 
 
 def test_two_links_through_one_router_share_it() -> None:
@@ -162,7 +163,7 @@ def test_q_is_the_size_of_the_intersection(data: st.DataObject) -> None:
     overlay = data.draw(overlays(placement))
     found = overlaps(placement, overlay).toarray()
     paths = [placement.path(link.a, link.b) for link in overlay.links]
-    assert found.tolist() == [[shared(one, other) for other in paths] for one in paths]
+    assert found.tolist() == [[count_shared_routers(one, other) for other in paths] for one in paths]
 
 
 def test_links_of_one_peer_meet_if_they_share_more_than_its_router() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.oracles.topology_inference import InferredNetwork, Traceroute, infer
 from tests.topology.placements import placements
 from wend.topology.catalog import make
-from wend.topology.inference import Node, merge
+from wend.topology.inference import Node, merge_holes
 from wend.topology.placement import Placement, place
 from wend.topology.traceroute import Tracer
 
@@ -126,7 +126,7 @@ def test_merging_is_that_of_comparing_every_two_holes() -> None:
         drawn = [tuple(sorted(rng.choice(len(nodes), 2, replace=False))) for _ in range(rng.integers(1, 25))]
         holes = {(nodes[a], nodes[b]) for a, b in drawn}
         groups: dict[Node, set[tuple[Node, Node]]] = {}
-        for hole, unknown in merge(holes).items():
+        for hole, unknown in merge_holes(holes).items():
             groups.setdefault(unknown, set()).add(hole)
         assert sorted(map(sorted, groups.values())) == sorted(map(sorted, by_pairs(holes)))
 
@@ -157,7 +157,7 @@ def test_merging_many_silent_hops_at_one_place_costs_no_more_than_their_number(h
     def uses(holes: int) -> int:
         nodes: list[Node] = [("router", CountedRouter(f"r{number:05d}")) for number in range(holes)]
         CountedRouter.uses = 0
-        merge({(hub, node) if hub <= node else (node, hub) for node in nodes})
+        merge_holes({(hub, node) if hub <= node else (node, hub) for node in nodes})
         return CountedRouter.uses
 
     assert uses(4000) < 6 * uses(1000)

@@ -16,7 +16,8 @@ from wend.topology.brite import Brite, brite, waxman
 from wend.topology.catalog import DRAWN, make, real_maps
 from wend.topology.powerlaw import PowerLaw, pfp, power_law
 from wend.topology.routing import shortest_paths
-from wend.topology.underlay import Draft, LinkKind, RouterKind, Underlay, components, summary
+from wend.topology.underlay import LinkKind, RouterKind, Underlay, components, summary
+from wend.topology.underlay_builder import UnderlayBuilder
 
 
 def mean_hops(underlay: Underlay) -> float:
@@ -165,16 +166,16 @@ def test_impossible_underlays_are_refused(made, said: str) -> None:
 
 
 def test_a_draft_refuses_unconnected_routers_and_links_without_delay() -> None:
-    draft = Draft("two islands")
-    a, b, c = (draft.router(RouterKind.ACCESS, 0) for _ in range(3))
-    assert draft.link(a, b, LinkKind.INNER, 5)
-    assert not draft.link(b, a, LinkKind.INNER, 7), "the first link between two routers stays"
-    assert not draft.link(c, c, LinkKind.INNER, 7)
+    builder = UnderlayBuilder("two islands")
+    a, b, c = (builder.add_router(RouterKind.ACCESS, 0) for _ in range(3))
+    assert builder.add_link(a, b, LinkKind.INNER, 5)
+    assert not builder.add_link(b, a, LinkKind.INNER, 7), "the first link between two routers stays"
+    assert not builder.add_link(c, c, LinkKind.INNER, 7)
     with pytest.raises(ConfigError, match="not a connected network"):
-        draft.done()
-    draft.link(b, c, LinkKind.INNER, 0)
+        builder.build()
+    builder.add_link(b, c, LinkKind.INNER, 0)
     with pytest.raises(ConfigError, match="link 1-2 has no delay"):
-        draft.done()
+        builder.build()
 
 
 def test_real_maps_are_listed_and_can_be_made() -> None:

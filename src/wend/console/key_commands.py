@@ -63,8 +63,8 @@ def root(
     key_files.make_folder(folder)
     key_files.write_signing_key(folder / key_files.ROOT_KEY, secret)
     key_files.write_new(folder / key_files.ROOT, key_files.pem_of_certificates([certificate]))
-    text = f"{folder}: the root {name}, until {certificates.show_time(ends)}; {key_files.ROOT_KEY} is secret"
-    _say(text, as_json, folder=str(folder), name=name, ends=certificates.show_time(ends))
+    text = f"{folder}: the root {name}, until {certificates.utc_text(ends)}; {key_files.ROOT_KEY} is secret"
+    _say(text, as_json, folder=str(folder), name=name, ends=certificates.utc_text(ends))
 
 
 def new(
@@ -124,7 +124,7 @@ def sign(
         issued.unlink(missing_ok=True)  # nobody has it
         raise
     identity = certificates.RootVerifier(roots).verify(certificate, now)
-    text = f"{out}: {_described(identity)}, until {certificates.show_time(identity.not_after_s)}, serial {serial}"
+    text = f"{out}: {_described(identity)}, until {certificates.utc_text(identity.not_after_s)}, serial {serial}"
     _say(text, as_json, **_row("issued", identity, frozenset(), now))
 
 
@@ -165,7 +165,7 @@ def token(
         key_files.write_new(out, f"{secret}\n".encode(), mode=0o600)
     record = key_files.ClientToken(name, key_files.token_hash(secret), serial, ends, tuple(names_in(groups)))
     key_files.append_line(folder / key_files.TOKENS, msgspec.json.encode(record).decode())
-    text = secret if out is None else f"{out}: a token of {name}, until {certificates.show_time(ends)}, serial {serial}"
+    text = secret if out is None else f"{out}: a token of {name}, until {certificates.utc_text(ends)}, serial {serial}"
     place = {"token": secret} if out is None else {"file": str(out)}
     _say(text, as_json, **place, **_row("token", key_files.token_identity(record), frozenset(), 0))
 
@@ -276,7 +276,7 @@ def _row(kind: str, identity: "Identity", revoked: frozenset[int], now: int) -> 
 def _fields(kind: str, name: str, ends_s: int, now: int) -> dict[str, Any]:
     """What a root, a certificate and a token have in common."""
     fields: dict[str, Any] = {"kind": kind, "name": name, "peer": None, "groups": [], "serial": None}
-    return fields | {"ends": certificates.show_time(ends_s), "state": "ended" if now > ends_s else "valid"}
+    return fields | {"ends": certificates.utc_text(ends_s), "state": "ended" if now > ends_s else "valid"}
 
 
 def _table(rows: list[dict[str, Any]]) -> str:

@@ -5,9 +5,9 @@ from typing import Annotated, Any
 import typer
 
 from wend.drivers.scenarios import Scenario
-from wend.model.settings import Setting, settings_of
+from wend.model.settings import Setting, declared_settings
 
-WORLD = {each.name: each for each in settings_of(Scenario)}
+WORLD = {each.name: each for each in declared_settings(Scenario)}
 """The settings of the world around the peers, by name."""
 _METAVARS = {"duration": "DURATION", "plan": "DIR", "flows": "FILE", "failures": "FILE"}
 """By kind, or by name."""

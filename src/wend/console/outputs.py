@@ -17,9 +17,9 @@ import typer
 
 from wend.model import files
 from wend.model.errors import ConfigError
-from wend.model.files import check_writable, drafted
+from wend.model.files import check_writable, new_folder
 
-__all__ = ["Overwrite", "check_file", "check_out", "check_writable", "drafted"]
+__all__ = ["Overwrite", "check_file", "check_out", "check_writable", "new_folder"]
 
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the content of the output folder.")]
 

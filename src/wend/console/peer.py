@@ -13,7 +13,7 @@ import typer
 log = logging.getLogger("wend.clients")
 
 if TYPE_CHECKING:
-    from wend.drivers.live.process import PeerService
+    from wend.drivers.live.process import PeerProcess
 
 
 def register(app: typer.Typer) -> None:
@@ -69,7 +69,7 @@ def peer(
     print(f"stopped; counters: {shown or 'nothing'}", flush=True)
 
 
-def _ready(service: "PeerService", *, as_json: bool) -> None:
+def _ready(service: "PeerProcess", *, as_json: bool) -> None:
     from wend.drivers.live.addressing.addresses import SCHEME, show
 
     place, clients = show(service.peer.address), f"{service.listener.scheme}{show(service.listener.address)}"

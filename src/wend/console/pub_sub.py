@@ -20,7 +20,7 @@ from wend.console.peer_options import LOCAL_PEER, Json, PeerOptions, asks_peer
 from wend.console.show import counted, warn_of_filters
 from wend.model.errors import ConfigError
 from wend.model.events import Attributes, Headers, Range, Value
-from wend.model.units import SECOND, parse_duration, parse_short
+from wend.model.units import SECOND, parse_duration, parse_milliseconds
 
 if TYPE_CHECKING:
     from wend.drivers.live.client.arrivals import Arrival, PublishReceipt
@@ -72,7 +72,7 @@ def pub(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no receipts.")] = False,
 ) -> None:
     """Publish an event. Without attributes, publish an event for each line of stdin (a JSON object of attributes)."""
-    lives = None if ttl is None else parse_short(ttl, "--ttl") / SECOND
+    lives = None if ttl is None else parse_milliseconds(ttl, "--ttl") / SECOND
     named, headers = read_attributes(attributes or []), read_headers(header or [])
     sources = {"--payload": payload is not None, "--payload-file": payload_file is not None, "--lines": lines}
     chosen = [name for name, is_given in sources.items() if is_given]
@@ -127,7 +127,7 @@ def sub(
 ) -> None:
     """Print events as they arrive, until Ctrl-C, --count or --timeout."""
     limit = None if timeout is None else parse_duration(timeout) / SECOND
-    soon = None if deadline is None else parse_short(deadline, "--deadline") / SECOND
+    soon = None if deadline is None else parse_milliseconds(deadline, "--deadline") / SECOND
     warn_of_filters([filter])
     options = {
         "deadline": soon,
@@ -345,10 +345,10 @@ async def _in_thread(events: Iterator[Published]) -> AsyncIterator[Published]:
 def _attributes_line(number: int, line: bytes) -> Attributes:
     import msgspec
 
-    from wend.model.error_text import unreadable
+    from wend.model.error_text import describe_unreadable
 
     try:
         return msgspec.json.decode(line, type=Attributes)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        why = unreadable(error, Attributes)
+        why = describe_unreadable(error, Attributes)
         raise ConfigError(f"line {number} is not a JSON object of attributes: {why}; {_UNREAD}") from None

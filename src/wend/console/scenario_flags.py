@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wend.model.error_text import either, listed
+from wend.model.error_text import join_with_and, join_with_or
 from wend.model.errors import ConfigError
-from wend.model.settings import Settings, flag_of, settings_of, unused_settings
+from wend.model.settings import Settings, declared_settings, flag_name, unused_settings
 
 if TYPE_CHECKING:
     from wend.drivers.scenarios import Scenario
@@ -28,9 +28,9 @@ def read_scenario(flags: dict[str, Any], path: Path | None = None) -> "Scenario"
 
 def overlay_of_flags(topology: str, peers: int | None, degree: int | None, seed: int | None) -> "Overlay":
     """The overlay that these flags name."""
-    from wend.drivers.world import overlay_of
+    from wend.drivers.world import make_overlay
 
-    return overlay_of(read_scenario({"topology": topology, "peers": peers, "degree": degree, "seed": seed}))
+    return make_overlay(read_scenario({"topology": topology, "peers": peers, "degree": degree, "seed": seed}))
 
 
 def check_strategy(s: "Scenario") -> None:
@@ -65,14 +65,14 @@ def played(world: "World") -> dict[str, Any]:
 
 def say_unused(s: "Scenario", flags: Mapping[str, Any], strategies: tuple[str, ...] = ()) -> None:
     """On stderr, each flag that was given and that changes nothing, with the scenario's strategy or any of these."""
-    from wend.drivers.sim import known
+    from wend.drivers.sim import can_simulate
 
-    if not known(s.strategy):
+    if not can_simulate(s.strategy):
         return  # the simulator says so, and that is enough
     first, *others = [_unused(s, name) for name in strategies or (s.strategy,)]
     for name, why in first.items():
         if flags.get(name) is not None and all(name in other for other in others):
-            print(f"wend: {flag_of(name)} changes nothing here: {why}", file=sys.stderr)
+            print(f"wend: {flag_name(name)} changes nothing here: {why}", file=sys.stderr)
 
 
 def _unused(s: "Scenario", strategy: str) -> dict[str, str]:
@@ -83,7 +83,7 @@ def _unused(s: "Scenario", strategy: str) -> dict[str, str]:
     return {
         **_of_other_plugins(s, strategy, hosted),
         **_without_needs(s, strategy, hosted),
-        **unused_settings(settings_of(Scenario), s.own_values()),
+        **unused_settings(declared_settings(Scenario), s.own_values()),
     }
 
 
@@ -110,9 +110,11 @@ def _of_other_plugins(s: "Scenario", strategy: str, hosted: Plugins) -> dict[str
             if not _has(hosted, group):
                 users = [name for name in STRATEGIES if _has(_hosted(s, name), group)]
                 owners = [name for name, each in table.items() if each.settings is group]
-                whom = f"{listed(users)}, not for {strategy}" if users else f"{TITLES[kind]} {either(owners)}"
-                unused |= dict.fromkeys((each.name for each in settings_of(group)), f"it is for {whom}")
-    heeded = {each.name for plugin in hosted for each in settings_of(plugin.settings)}
+                whom = (
+                    f"{join_with_and(users)}, not for {strategy}" if users else f"{TITLES[kind]} {join_with_or(owners)}"
+                )
+                unused |= dict.fromkeys((each.name for each in declared_settings(group)), f"it is for {whom}")
+    heeded = {each.name for plugin in hosted for each in declared_settings(plugin.settings)}
     return {name: why for name, why in unused.items() if name not in heeded}
 
 
@@ -126,7 +128,7 @@ def _without_needs(s: "Scenario", strategy: str, hosted: Plugins) -> dict[str, s
 
     unused = {}
     if not any(plugin.needs.plan for plugin in hosted):
-        followers = either([name for name in STRATEGIES if follows_plan(name)])
+        followers = join_with_or([name for name in STRATEGIES if follows_plan(name)])
         unused["plan"] = f"only {followers} follows a plan, not {strategy}"
     if not any(plugin.needs.failure_detector for plugin in hosted):
         unused["detection"] = f"{strategy} does not use the failure detector"
@@ -134,5 +136,5 @@ def _without_needs(s: "Scenario", strategy: str, hosted: Plugins) -> dict[str, s
         unused["trace_paths"] = "there is no --underlay"
     elif not any(plugin.needs.paths for plugin in hosted):
         users = [name for name in STRATEGIES if any(plugin.needs.paths for plugin in _hosted(s, name))]
-        unused["trace_paths"] = f"it is for {listed(users)}, not for {strategy}"
+        unused["trace_paths"] = f"it is for {join_with_and(users)}, not for {strategy}"
     return unused

@@ -18,7 +18,7 @@ from typer.core import TyperCommand
 from wend.console.options import WORLD, option
 from wend.drivers.scenarios import simulated_default
 from wend.drivers.settings import CHOSEN, known_settings, load_chosen, plugin_names
-from wend.model.settings import Setting, flag_of
+from wend.model.settings import Setting, flag_name
 
 _GIVEN = "wend.settings"
 _TYPES: dict[str, Any] = {"bool": bool, "int": int, "float": float}
@@ -45,7 +45,7 @@ class SettingOptions(msgspec.Struct, frozen=True):
     def load_plugins(self, args: list[str]) -> None:
         """Import the plug-ins from outside the tree that a call names: their settings are options, too."""
         for setting in CHOSEN:
-            for text in _values_of(flag_of(self.strategies if setting == "strategy" else setting), args):
+            for text in _values_of(flag_name(self.strategies if setting == "strategy" else setting), args):
                 for plugin in text.split(","):
                     load_chosen({setting: plugin.strip()})
 

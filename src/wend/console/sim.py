@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wend.console.options import Json
-from wend.console.outputs import Overwrite, check_out, drafted
+from wend.console.outputs import Overwrite, check_out, new_folder
 from wend.console.scenario_flags import (
     check_strategy,
     played,
@@ -56,7 +56,7 @@ def sim(
     say_topics(world)
     remark(world.overlay.remarks if world.placement is None else world.placement.underlay.remarks)
     if trace is not None:
-        with drafted(trace) as (draft, _):
+        with new_folder(trace) as (draft, _):
             outcome.trace.write(draft)
     if as_json:
         import msgspec

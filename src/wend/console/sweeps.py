@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from wend.console.show import counted, output
-from wend.model.files import written
+from wend.model.files import write_atomically
 from wend.pipeline.rows import COLUMNS, FROM_OUTSIDE
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Means:
 def write_means(means: Means, metrics: Iterable[str], place: Path) -> None:
     """Write them as CSV, with all digits; a field without a value is empty."""
     names = list(metrics)
-    with written(place) as draft, draft.open("w", encoding="utf-8", newline="") as file:
+    with write_atomically(place) as draft, draft.open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow([*means.varied, "seeds", *(column for name in names for column in (name, f"{name}_half"))])
         for row in means.rows:

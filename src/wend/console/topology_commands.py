@@ -45,7 +45,7 @@ def make(
 ) -> None:
     """Generate a network, or read one, and print its metrics."""
     from wend.topology.catalog import make as make_underlay
-    from wend.topology.formats import check_suffix, write
+    from wend.topology.underlay_files import check_suffix, write
 
     if out is not None:
         check_suffix(out)
@@ -135,7 +135,7 @@ def convert(
     as_json: Json = False,
 ) -> None:
     """Convert a network to the other format. Missing delays are drawn at random."""
-    from wend.topology.formats import check_suffix, read, write
+    from wend.topology.underlay_files import check_suffix, read, write
 
     check_suffix(target)
     check_file(target)

@@ -20,7 +20,7 @@ def earliest_arrivals(
 ) -> tuple[dict[PeerId, Nanos], dict[PeerId, PeerId]]:
     """The arrival time and the parent of each peer for a packet that is published now: of all peers, or at least of the
     subscribers."""
-    up, next_change, end = world.faults.up, world.faults.next_change, world.end_ns
+    up, next_change, end = world.faults.is_up, world.faults.next_change, world.end_ns
     overlay = world.overlay
     arrival: dict[PeerId, Nanos] = {publisher: now}
     parent: dict[PeerId, PeerId] = {}

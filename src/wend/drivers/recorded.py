@@ -20,7 +20,7 @@ from wend.drivers.world import World
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.randomness import stream
-from wend.model.settings import settings_of
+from wend.model.settings import declared_settings
 from wend.model.units import SECOND, Nanos
 from wend.protocol.config import LinkSettings
 from wend.topology.faults import Intervals
@@ -30,7 +30,7 @@ WARMUP_NS = 5 * SECOND
 DRAIN_NS = 5 * SECOND
 RECORDED, MOVED, DRAWN = "recorded", "moved", "drawn"
 """Times of publication: as they were, at other times with the same gaps, or by the rates of flows."""
-AS_SHIPPED = {each.name: each.default for each in settings_of(LinkSettings) if each.name in SIMULATED}
+LIVE_DEFAULTS = {each.name: each.default for each in declared_settings(LinkSettings) if each.name in SIMULATED}
 """The defaults of live peers that simulated ones do not have, typed, by name."""
 
 
@@ -95,7 +95,7 @@ def recorded_world(recording: Recording, seed: int, settings: Mapping[str, Any],
         {
             "topology": "full-mesh", "peers": len(numbers), "topics": 1, "seed": seed, "pf": 0.0,
             "duration": recording.duration_ns, "warmup": WARMUP_NS, "drain": DRAIN_NS,
-            **AS_SHIPPED, **read_values(Scenario, settings),
+            **LIVE_DEFAULTS, **read_values(Scenario, settings),
         }
     )  # fmt: skip
     down = [
@@ -122,7 +122,7 @@ def _topics(
         drawn = stream(seed, "recorded", "phase", number)
         times: tuple[Nanos, ...] = ()
         if flow.times_ns:
-            times = _moved(flow.times_ns, int(drawn.integers(recording.duration_ns)) if moved else 0, recording)
+            times = _rotate(flow.times_ns, int(drawn.integers(recording.duration_ns)) if moved else 0, recording)
             phase, step = times[0], 0
         else:
             phase = int(drawn.integers(period))
@@ -139,7 +139,7 @@ def _topics(
     return tuple(topics), deadlines
 
 
-def _moved(times_ns: tuple[Nanos, ...], by_ns: Nanos, recording: Recording) -> tuple[Nanos, ...]:
+def _rotate(times_ns: tuple[Nanos, ...], by_ns: Nanos, recording: Recording) -> tuple[Nanos, ...]:
     """The times, rotated within the recording. Equal times become consecutive nanoseconds."""
     moved: list[Nanos] = []
     for time in sorted((time + by_ns) % recording.duration_ns for time in times_ns):

@@ -17,21 +17,22 @@ from wend.model.fault_settings import Outages
 from wend.model.randomness import stream
 from wend.model.units import SECOND, Nanos, seconds
 from wend.topology import catalog, generators
-from wend.topology.component_reliability import UnderlayFaults, in_time, reliabilities
+from wend.topology.component_reliability import draw_outages_over_time, reliabilities
 from wend.topology.faults import Faults, Intervals, Outage, draw_outages, without_partitions
 from wend.topology.graph import Overlay
 from wend.topology.placement import Placement, place
 from wend.topology.traceroute import Hop, Tracer
 from wend.topology.underlay import Index, Underlay
+from wend.topology.underlay_faults import UnderlayFaults
 
 
-def placement_of(s: Scenario) -> Placement:
+def place_peers(s: Scenario) -> Placement:
     """The scenario's underlay with its peers placed on it."""
     assert s.underlay is not None
     return place(catalog.make(s.underlay, s.seed), s.peers, s.seed, last_mile_ns=s.last_mile_ns)
 
 
-def overlay_on(placement: Placement, s: Scenario) -> Overlay:
+def overlay_between(placement: Placement, s: Scenario) -> Overlay:
     """The overlay of the scenario's topology; each link has the delay of its underlay path."""
     if s.topology == "full-mesh":
         pairs = generators.full_mesh_pairs(s.peers)
@@ -40,25 +41,27 @@ def overlay_on(placement: Placement, s: Scenario) -> Overlay:
     return placement.overlay(pairs, s.pl)
 
 
-def failures(s: Scenario, placement: Placement, overlay: Overlay, *, begin: Nanos, end: Nanos) -> UnderlayFaults:
+def draw_failures(s: Scenario, placement: Placement, overlay: Overlay, *, begin: Nanos, end: Nanos) -> UnderlayFaults:
     """The outages of everything between peers. The outages of peers themselves are `peer_outages`."""
     if s.mean_outage_ns is not None:
         reliable = reliabilities(placement, s.seed)
         reliable[placement.first_peer : placement.first_last_mile] = 1.0
         return UnderlayFaults(
-            placement, overlay, in_time(reliable, down_s=s.mean_outage_ns / SECOND, begin=begin, end=end, seed=s.seed)
+            placement,
+            overlay,
+            draw_outages_over_time(reliable, down_s=s.mean_outage_ns / SECOND, begin=begin, end=end, seed=s.seed),
         )
     rejected = 0
     if s.outages is None and s.router_outages is None:
         starts, components = placement.link_components(overlay)
-        drawn = list(_per_second(s, placement, starts, components, begin=begin, end=end))
+        drawn = list(_draw_per_second(s, placement, starts, components, begin=begin, end=end))
     else:
         under = placement.underlay
-        drawn = _drawn(under.routers, s.router_outages, "routers", s.seed, begin=begin, end=end)
+        drawn = _draw_outages(under.routers, s.router_outages, "routers", s.seed, begin=begin, end=end)
         if s.partitions:
-            links = _drawn(under.links, s.outages, "underlay-links", s.seed, begin=begin, end=end)
+            links = _draw_outages(under.links, s.outages, "underlay-links", s.seed, begin=begin, end=end)
         else:
-            links, rejected = _connected(s, under, begin=begin, end=end)
+            links, rejected = _draw_without_partitions(s, under, begin=begin, end=end)
         drawn += [(placement.first_link + link, start, until) for link, start, until in links]
     return UnderlayFaults(
         placement,
@@ -69,22 +72,24 @@ def failures(s: Scenario, placement: Placement, overlay: Overlay, *, begin: Nano
     )
 
 
-def _drawn(count: int, outages: Outages | None, what: str, seed: int, *, begin: Nanos, end: Nanos) -> list[Outage]:
+def _draw_outages(
+    count: int, outages: Outages | None, what: str, seed: int, *, begin: Nanos, end: Nanos
+) -> list[Outage]:
     if outages is None:
         return []
     return list(draw_outages(count, outages, begin=begin, end=end, seed=seed, what=what).outages())
 
 
-def _connected(s: Scenario, under: Underlay, *, begin: Nanos, end: Nanos) -> tuple[list[Outage], int]:
+def _draw_without_partitions(s: Scenario, under: Underlay, *, begin: Nanos, end: Nanos) -> tuple[list[Outage], int]:
     """Outages of links that never partition the underlay, and the number of those that would have, since the first."""
     assert s.outages is not None
     first, whole = begin - seconds(s.outages.past_s), msgspec.structs.replace(s.outages, past_s=0.0)
-    drawn = _drawn(under.links, whole, "underlay-links", s.seed, begin=first, end=end)
+    drawn = _draw_outages(under.links, whole, "underlay-links", s.seed, begin=first, end=end)
     happen, rejected = without_partitions(under.routers, under.ends.tolist(), drawn)
     return [(link, max(start, begin), until) for link, start, until in happen if until > begin], rejected
 
 
-def _per_second(
+def _draw_per_second(
     s: Scenario, placement: Placement, starts: np.ndarray, components: Index, *, begin: Nanos, end: Nanos
 ) -> Iterator[Outage]:
     """Draw each used router and link from a stream of its own: adding a peer changes no other failure."""
@@ -120,7 +125,7 @@ class Traceroutes:
         hops = self._tracer.trace(a, b, attempt)
         if self._faults is not None:
             for number, component in enumerate(self._components(a, b)):
-                if not self._faults.component_up(component, now) and not self._rerouted(component, a, b):
+                if not self._faults.is_component_up(component, now) and not self._rerouted(component, a, b):
                     return (*hops[: number // 2], None) if number else None
         return hops
 

@@ -27,7 +27,7 @@ from wend.model.scenario import (
     TraceLevel,
     read_toml,
 )
-from wend.model.settings import OnlyFor, Rule, Setting, check_rules, everyday, setting, settings_of
+from wend.model.settings import OnlyFor, Rule, Setting, check_rules, declared_settings, everyday, setting
 from wend.model.units import MS, SECOND, Nanos
 
 if TYPE_CHECKING:
@@ -313,7 +313,7 @@ class Scenario(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         def __init__(self, **fields: Unpack[ScenarioFields]) -> None: ...
 
     def __post_init__(self) -> None:
-        check_rules(settings_of(Scenario), self.own_values())
+        check_rules(declared_settings(Scenario), self.own_values())
         if self.topology == "regular":
             self._check_regular()
         if self.topics is not None and self.flows is None and self.topology in DRAWN and self.topics > self.peers:

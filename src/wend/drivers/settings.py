@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import msgspec
 
-from wend.model.error_text import nearest
+from wend.model.error_text import suggest_nearest
 from wend.model.errors import ConfigError
-from wend.model.settings import Setting, Settings, SettingValue, settings_of
+from wend.model.settings import Setting, Settings, SettingValue, declared_settings
 
 if TYPE_CHECKING:
     from wend.protocol.plugins import Kind, Plugin, Routing
@@ -30,7 +30,7 @@ Chosen = Mapping[str, str | None]
 """The names of plug-ins, by setting."""
 
 
-def shipped_groups() -> tuple[type[Settings], ...]:
+def built_in_groups() -> tuple[type[Settings], ...]:
     """The groups of the link layer, of delivery, and of all plug-ins of the tree."""
     from wend.protocol.config import DeliverySettings, LinkSettings
     from wend.strategies.registry import PLUGINS
@@ -84,7 +84,7 @@ def load_chosen(chosen: Mapping[str, Any]) -> None:
 def peer_settings(chosen: Chosen = MappingProxyType({})) -> dict[str, Setting]:
     """The settings of peers with these plug-ins, by name: all settings of the tree, and of plug-ins from outside it."""
     outside = (plugin.settings for plugin in outside_plugins(chosen).values())
-    return _by_name(_groups((*shipped_groups(), *outside)))
+    return _by_name(_groups((*built_in_groups(), *outside)))
 
 
 def known_settings() -> dict[str, Setting]:
@@ -107,25 +107,25 @@ def _settings_with(names: Iterable[str], chosen: Chosen) -> dict[str, Setting]:
 
 
 def _by_name(groups: Iterable[type[Settings]]) -> dict[str, Setting]:
-    return {each.name: each for group in groups for each in settings_of(group)}
+    return {each.name: each for group in groups for each in declared_settings(group)}
 
 
 def _groups(groups: Iterable[type[Settings]]) -> tuple[type[Settings], ...]:
-    return tuple(each for each in dict.fromkeys(groups) if settings_of(each))
+    return tuple(each for each in dict.fromkeys(groups) if declared_settings(each))
 
 
 # ---------------------------------------------------------------- a table of settings
 
 
-def unknown(name: str, known: Iterable[str]) -> ConfigError:
-    """The sentence about a name that no setting has, with the nearest one."""
-    return ConfigError(f"there is no setting {name!r}{nearest(name, list(known))}")
+def unknown_setting(name: str, known: Iterable[str]) -> ConfigError:
+    """The error for a name that no setting has. It suggests the most similar one."""
+    return ConfigError(f"there is no setting {name!r}{suggest_nearest(name, list(known))}")
 
 
 def read_values(group: type[Settings], fields: Mapping[str, Any]) -> dict[str, Any]:
     """Typed values by name, from what people wrote for the settings of a group and of peers. Raises ConfigError with a
     sentence for the writer."""
-    own = {each.name: each for each in settings_of(group)}
+    own = {each.name: each for each in declared_settings(group)}
     values = {name: each.read(fields[name]) for name, each in own.items() if name in fields}
     load_chosen(values)
     chosen = {name: values.get(name, own[name].default) if name in own else None for name in CHOSEN}
@@ -136,7 +136,7 @@ def read_values(group: type[Settings], fields: Mapping[str, Any]) -> dict[str, A
         if name in known:
             values[name] = known[name].read(value)
         elif name not in own:
-            raise unknown(name, (*own, *known))
+            raise unknown_setting(name, (*own, *known))
     return values
 
 
@@ -168,7 +168,7 @@ class Configuration:
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> Self:
         """From names and typed values."""
-        own = {each.name: each for each in settings_of(cls)}  # type: ignore[arg-type]
+        own = {each.name: each for each in declared_settings(cls)}  # type: ignore[arg-type]
         for each in own.values():
             if each.required and each.name not in values:
                 raise ConfigError(f"it lacks {each.name!r}")
@@ -192,7 +192,7 @@ class Configuration:
     def of(self, group: type[S]) -> S:
         """The peers' settings of one group, as code sees them."""
         return group(
-            **{each.field: self.settings[each.name] for each in settings_of(group) if each.name in self.settings}
+            **{each.field: self.settings[each.name] for each in declared_settings(group) if each.name in self.settings}
         )
 
     def field_values(self) -> dict[str, Any]:
@@ -202,11 +202,11 @@ class Configuration:
 
     def own_values(self) -> dict[str, Any]:
         """The driver's settings, typed, by name."""
-        return {each.name: getattr(self, each.field) for each in settings_of(type(self))}  # type: ignore[arg-type]
+        return {each.name: getattr(self, each.field) for each in declared_settings(type(self))}  # type: ignore[arg-type]
 
     def flat(self) -> dict[str, SettingValue]:
         """All settings, as `read` takes them, without those of outside plug-ins that it does not name."""
-        own = {each.name: each.write(getattr(self, each.field)) for each in settings_of(type(self))}  # type: ignore[arg-type]
+        own = {each.name: each.write(getattr(self, each.field)) for each in declared_settings(type(self))}  # type: ignore[arg-type]
         return {**own, **self.flat_settings()}
 
     def flat_settings(self) -> dict[str, SettingValue]:

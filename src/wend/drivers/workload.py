@@ -13,7 +13,7 @@ import msgspec
 from wend.drivers.scenarios import Scenario
 from wend.model.errors import ConfigError
 from wend.model.events import Attributes, PeerId
-from wend.model.flows import demands, read_flows
+from wend.model.flows import check_flows, read_flows
 from wend.model.randomness import stream
 from wend.model.scenario import Content
 from wend.model.units import SECOND, Nanos
@@ -68,12 +68,12 @@ class WorkloadEvent(msgspec.Struct, frozen=True, gc=False):
     number: int
 
 
-def topics_of(s: Scenario, overlay: Overlay) -> tuple[Topic, ...]:
+def make_topics(s: Scenario, overlay: Overlay) -> tuple[Topic, ...]:
     """The topics of a scenario: those of its flows, or drawn ones."""
-    return _drawn(s, overlay.peers) if s.flows is None else _of_flows(s, overlay)
+    return _draw_topics(s, overlay.peers) if s.flows is None else _topics_of_flows(s, overlay)
 
 
-def _drawn(s: Scenario, peers: int) -> tuple[Topic, ...]:
+def _draw_topics(s: Scenario, peers: int) -> tuple[Topic, ...]:
     """Section IV-A: publishers on random peers; each topic draws Ps, each peer subscribes with Ps."""
     count = min(TOPICS, peers) if s.topics is None else s.topics
     if count > peers:
@@ -92,11 +92,11 @@ def _drawn(s: Scenario, peers: int) -> tuple[Topic, ...]:
     return tuple(topics)
 
 
-def _of_flows(s: Scenario, overlay: Overlay) -> tuple[Topic, ...]:
+def _topics_of_flows(s: Scenario, overlay: Overlay) -> tuple[Topic, ...]:
     """Make a topic of each flow. Phases follow the golden ratio, so that no two flows start at the same time."""
     path = File(str(s.flows))
     topics = []
-    for number, flow in enumerate(demands(read_flows(path), overlay.names, str(path))):
+    for number, flow in enumerate(check_flows(read_flows(path), overlay.names, str(path))):
         receivers = tuple(sorted({*flow.receivers} - {flow.publisher}))
         period = max(1, round(SECOND / flow.rate_msgs))
         phase = int((number + 1) * GOLDEN % 1 * period)

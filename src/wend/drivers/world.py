@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from wend.drivers.scenarios import Scenario
-from wend.drivers.workload import Topic, WorkloadEvent, draw_attributes, draw_filters, topics_of
+from wend.drivers.workload import Topic, WorkloadEvent, draw_attributes, draw_filters, make_topics
 from wend.matching.filters import parse, topic_filter
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId, Qos
@@ -92,7 +92,7 @@ class World:
         self.background = draw_background(scenario.background_flows, scenario.seed, overlay, placement)
         """The links with other traffic."""
         self._given_deadlines = dict(deadlines or {})
-        self.topics = topics_of(scenario, overlay) if topics is None else topics
+        self.topics = make_topics(scenario, overlay) if topics is None else topics
         self.plan: Forwarding | None = None
         if scenario.plan is not None:
             links = [(link.a, link.b) for link in overlay.links]
@@ -138,7 +138,7 @@ class World:
         full = len(self.overlay.links) == self.overlay.peers * (self.overlay.peers - 1) // 2
         if full or membership_of(strategy, None) is None:
             return self
-        if self.limited:
+        if self.has_capacities:
             raise ConfigError(f"{strategy} sends along routes of links, whose capacities are not simulated")
         seen = copy(self)
         seen.overlay, seen.faults, routes = routed(self.overlay, self.faults)
@@ -173,7 +173,7 @@ class World:
         return WorkloadEvent(topic.name, attributes, tuple(wanting), 0)
 
     @cached_property
-    def limited(self) -> bool:
+    def has_capacities(self) -> bool:
         """Whether anything has a capacity."""
         limits = [(link.capacity_msgs, link.capacity_bps) for link in self.overlay.links]
         return any(min(limit) < inf for limit in (*limits, *self.peer_capacity))
@@ -210,7 +210,7 @@ class World:
             return self.paths(a, b)
         return (a, b) if self._traced is None else self._traced.find(a, b, now, attempt)
 
-    def multicasts(self, sender: PeerId, receiver: PeerId, now: Nanos) -> bool:
+    def can_multicast(self, sender: PeerId, receiver: PeerId, now: Nanos) -> bool:
         """Whether a multicast packet of one peer may reach another that joined its group."""
         if not self.scenario.multicast:
             return False
@@ -236,7 +236,7 @@ class World:
             **settings,
         )
 
-    def started(self, peer: PeerId) -> Started:
+    def start_input(self, peer: PeerId) -> Started:
         """The input with which the driver starts this peer."""
         links = [(n, self.overlay.links[self.overlay.link(peer, n)]) for n in self.overlay.neighbours(peer)]
         neighbours = tuple(
@@ -264,11 +264,13 @@ class World:
 
 def build(scenario: Scenario) -> World:
     if scenario.underlay is None:
-        return World(scenario, _with_capacities(scenario, overlay_of(scenario)))
+        return World(scenario, _with_capacities(scenario, make_overlay(scenario)))
     from wend.drivers import scenario_underlay
 
-    placement = scenario_underlay.placement_of(scenario)
-    return World(scenario, _with_capacities(scenario, scenario_underlay.overlay_on(placement, scenario)), placement)
+    placement = scenario_underlay.place_peers(scenario)
+    return World(
+        scenario, _with_capacities(scenario, scenario_underlay.overlay_between(placement, scenario)), placement
+    )
 
 
 def _with_capacities(s: Scenario, overlay: Overlay) -> Overlay:
@@ -313,7 +315,7 @@ def _from_links(overlay: Overlay, peer: PeerId) -> Capacity:
     return sum(link.capacity_msgs for link in links), sum(link.capacity_bps for link in links)
 
 
-def overlay_of(s: Scenario) -> Overlay:
+def make_overlay(s: Scenario) -> Overlay:
     """The overlay of the topology, with the capacities that it states, whether the scenario uses them or not."""
     delay_ms = (s.delay_ns[0] / MS, s.delay_ns[1] / MS)
     if s.topology == "full-mesh":
@@ -335,7 +337,7 @@ def _link_faults(
     if placement is not None:
         from wend.drivers import scenario_underlay
 
-        return scenario_underlay.failures(s, placement, overlay, begin=begin, end=end)
+        return scenario_underlay.draw_failures(s, placement, overlay, begin=begin, end=end)
     if s.outages is not None:
         return faults.draw_outages(links, s.outages, begin=begin, end=end, seed=s.seed, what="links")
     return faults.PerSecond(links, s.pf, begin=begin, end=end, seed=s.seed)

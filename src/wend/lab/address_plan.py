@@ -15,7 +15,7 @@ from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.topology.graph import Overlay
-from wend.topology.paths import tree
+from wend.topology.paths import shortest_path_tree
 
 PREFIX = "wend"
 MAX_NODES = 4000
@@ -129,7 +129,7 @@ def next_hops(overlay: Overlay) -> list[tuple[dict[PeerId, int], dict[PeerId, Pe
     The paths to one target form a tree, so packets do not loop. Of equal paths, the one with the lower next hop wins.
     """
     costs = link_costs(overlay)
-    return [tree(costs, target) for target in range(overlay.peers)]
+    return [shortest_path_tree(costs, target) for target in range(overlay.peers)]
 
 
 def shortest_routes(overlay: Overlay, network: tuple[LabNode, ...]) -> list[list[StaticRoute]]:

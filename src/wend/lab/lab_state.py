@@ -17,7 +17,7 @@ import msgspec
 from wend.lab import emulator, namespaces
 from wend.lab.address_plan import LabNode, check_name, lab_of
 from wend.model.errors import LabError
-from wend.model.files import written
+from wend.model.files import write_atomically
 from wend.topology.graph import Overlay, OverlayLink
 
 RUN = Path("/run/wend-lab")
@@ -57,7 +57,7 @@ def folder_of(name: str) -> Path:
 
 
 @contextmanager
-def making(name: str) -> Iterator[Path]:
+def new_lab_folder(name: str) -> Iterator[Path]:
     """Create the folder of a new lab and hold its lock during the body. If the body fails, remove the lab."""
     folder = folder_of(name)
     try:
@@ -83,7 +83,7 @@ def _down(name: str) -> str:
 
 
 def save(folder: Path, state: LabState) -> None:
-    with written(folder / _STATE) as draft:
+    with write_atomically(folder / _STATE) as draft:
         draft.write_bytes(msgspec.json.encode(state))
 
 

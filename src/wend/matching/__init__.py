@@ -17,6 +17,7 @@ The index of a peer: the filters that match one event, in plain Python
     peer_blocks      its rows of bits
     peer_grids       the same for very many narrow boxes
     boxes            conjunctions in little memory
+    borders          the borders between rows, for both indexes
 The compiled index of a Spark job: the filters that match each event of a batch, with NumPy and numba
     batch            `Batch`: events as columns
     batch_index      `BatchIndex`: compiled once

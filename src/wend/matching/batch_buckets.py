@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from wend.matching.borders import choose_borders
 from wend.matching.conjunctions import Conjunction
-from wend.matching.values import WHOLE, Cuts, Values, choose_borders, interval, pieces
+from wend.matching.values import WHOLE, Cuts, Values, interval, pieces
 from wend.model.events import Range
 
 MISSING, NAN, FALSE, TRUE, FIRST_NUMBER = range(5)
@@ -133,7 +134,7 @@ class AttributeBuckets:
         runs.extend((FALSE + value, FALSE + value) for value in values.booleans)
         for kind, cuts in ((self.numbers, values.numbers), (self.strings, values.strings)):
             runs.extend(kind.run(low, end) for low, end in pieces(cuts))
-        return _joined(runs)
+        return _join_runs(runs)
 
     def divide(self, values: Values) -> list[int]:
         """Record a set. Return the rows that it divides, which may be inexact."""
@@ -237,7 +238,7 @@ def common_attributes(conjunctions: Sequence[Conjunction]) -> dict[str, tuple[li
     return {name: groups[name] for name in sorted(most) if len(groups[name][0]) * RARE >= len(conjunctions)}
 
 
-def borders_of(kind: str, sets: Sequence[Values]) -> list[Any]:
+def bucket_borders(kind: str, sets: Sequence[Values]) -> list[Any]:
     """The borders between the buckets of one type, for these sets."""
     cuts = [one.numbers if kind == "numbers" else one.strings for one in sets]
     lows, ends = (cut for one in cuts for cut in one[::2]), (cut for one in cuts for cut in one[1::2])
@@ -254,7 +255,7 @@ def is_double(value: Any) -> bool:
         return False
 
 
-def _joined(runs: Iterable[Run]) -> list[Run]:
+def _join_runs(runs: Iterable[Run]) -> list[Run]:
     joined: list[Run] = []
     for first, last in runs:
         if joined and first <= joined[-1][1] + 1:
@@ -264,7 +265,7 @@ def _joined(runs: Iterable[Run]) -> list[Run]:
     return joined
 
 
-def complement(runs: list[Run], rows: int) -> Iterator[Run]:
+def complement_runs(runs: list[Run], rows: int) -> Iterator[Run]:
     """The rows outside of these runs."""
     begin = 0
     for first, last in runs:

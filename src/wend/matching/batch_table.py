@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wend.matching.batch import Batch
-from wend.matching.batch_buckets import AttributeBuckets, borders_of, common_attributes, complement
+from wend.matching.batch_buckets import AttributeBuckets, bucket_borders, common_attributes, complement_runs
 from wend.matching.conjunctions import Conjunction
 from wend.matching.values import Values
 from wend.model.events import Attributes, Range
@@ -175,7 +175,7 @@ class _AttributeWriter:
         distinct = {id(one): one for one in sets}
         self.sets = [distinct[one] for one in numbers]
         self.slots = np.array(slots, dtype=np.int64)
-        self.side = AttributeBuckets(name, borders_of("numbers", self.sets), borders_of("strings", self.sets))
+        self.side = AttributeBuckets(name, bucket_borders("numbers", self.sets), bucket_borders("strings", self.sets))
         self.first = np.zeros(len(self.sets), dtype=np.int64)
         self.last = np.zeros(len(self.sets), dtype=np.int64)
         self.broken: list[int] = []
@@ -201,7 +201,7 @@ class _AttributeWriter:
             refused = np.packbits((rows < low) | (rows > high), axis=1, bitorder="little")
             table.bits[block, side.base : side.base + side.rows] = refused.view(np.uint64)
         for at in self.broken:
-            gaps = list(complement(side.runs(self.sets[at]), side.rows))
+            gaps = list(complement_runs(side.runs(self.sets[at]), side.rows))
             for slot in self.slots[self.which == at].tolist():
                 table.refuse(slot, side, gaps)
         if side.edges:

@@ -21,7 +21,7 @@ _names: dict[str, str] = {}
 """Names of attributes, so that all boxes share them."""
 
 
-def compact(one: Conjunction) -> Compact:
+def compact_conjunction(one: Conjunction) -> Compact:
     """The conjunction as a box if it is one."""
     if one.bindings:
         return one
@@ -48,8 +48,8 @@ def _interval(values: Values) -> tuple[Any, Any] | None:
     return None if len(cuts) > 2 else (cuts[0], cuts[1] if len(cuts) == 2 else None)
 
 
-def conjunction_of(one: Compact) -> Conjunction:
-    """The conjunction of a compact one: the inverse of `compact`."""
+def expand_box(one: Compact) -> Conjunction:
+    """The conjunction of a compact one: the inverse of `compact_conjunction`."""
     if isinstance(one, Conjunction):
         return one
     return Conjunction(tuple([(name, _values(low, end)) for name, low, end in intervals(one)]))
@@ -74,10 +74,10 @@ def intervals(one: Compact) -> Iterator[tuple[str, Any, Any]]:
 
 def compact_filter(one: Filter) -> Compact | Filter:
     """The filter as its only conjunction, if it has one."""
-    return compact(one.conjunctions[0]) if len(one.conjunctions) == 1 else one
+    return compact_conjunction(one.conjunctions[0]) if len(one.conjunctions) == 1 else one
 
 
-def fits(one: Compact | Filter, attributes: Attributes) -> bool:
+def compact_matches(one: Compact | Filter, attributes: Attributes) -> bool:
     """Whether an event matches."""
     if type(one) is not tuple:
         return one.matches(attributes)  # type: ignore[union-attr]
@@ -96,5 +96,5 @@ def fits(one: Compact | Filter, attributes: Attributes) -> bool:
         elif value is None:
             return False
         else:
-            return conjunction_of(one).matches(attributes)
+            return expand_box(one).matches(attributes)
     return True

@@ -122,7 +122,7 @@ def times(factor: Number, value: Any) -> Any:
 
 
 class Conjunction(msgspec.Struct, frozen=True, gc=False):
-    """Constraints on attributes, sorted by name, and bindings. `conjoined` makes one; no set of values is empty."""
+    """Constraints on attributes, sorted by name, and bindings. `conjoin` makes one; no set of values is empty."""
 
     values: tuple[tuple[str, Values], ...]
     bindings: tuple[Binding, ...] = ()
@@ -177,14 +177,14 @@ def _implies(theirs: Binding, mine: Binding) -> bool:
     return same and theirs.outcomes & ~mine.outcomes == 0
 
 
-def bound(left: str, outcomes: int, factor: Number, right: str) -> Binding:
+def make_binding(left: str, outcomes: int, factor: Number, right: str) -> Binding:
     """A binding in canonical form: without a factor the names are in order."""
     if factor == 1 and right < left:
         return Binding(right, left, 1, FLIPPED[outcomes])
     return Binding(left, right, factor, outcomes)
 
 
-def conjoined(sides: Iterable[tuple[str, Values]], bindings: Iterable[Binding]) -> Conjunction | None:
+def conjoin(sides: Iterable[tuple[str, Values]], bindings: Iterable[Binding]) -> Conjunction | None:
     """The conjunction of constraints and bindings, in canonical form; None if nothing can match."""
     by_name: dict[str, list[Values]] = {}
     for name, one_set in sides:
@@ -230,10 +230,10 @@ def _bindable(values: dict[str, Values], bindings: tuple[Binding, ...]) -> bool:
     return True
 
 
-def product(a: Iterable[Conjunction], b: list[Conjunction]) -> Iterator[Conjunction]:
+def conjoin_all(a: Iterable[Conjunction], b: list[Conjunction]) -> Iterator[Conjunction]:
     """The conjunctions of `a and b`, for two disjunctions."""
     for left in a:
         for right in b:
-            both = conjoined((*left.values, *right.values), (*left.bindings, *right.bindings))
+            both = conjoin((*left.values, *right.values), (*left.bindings, *right.bindings))
             if both is not None:
                 yield both

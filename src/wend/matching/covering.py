@@ -11,11 +11,11 @@ from typing import Any, Generic
 from wend.matching.conjunctions import Conjunction
 from wend.matching.filters import Filter
 from wend.matching.index import Index, K
-from wend.matching.values import Values, before
+from wend.matching.values import Values, previous_value
 from wend.model.events import Attributes
 
 
-def uncovered(filters: Sequence[Filter]) -> list[int]:
+def find_uncovered(filters: Sequence[Filter]) -> list[int]:
     """The positions of the filters that no other one covers, in order. Of equal filters the first stays.
 
     It is exact for conjunctions. A disjunction stays unless it equals an earlier filter. A filter that matches nothing
@@ -62,11 +62,11 @@ class CoveringIndex(Generic[K]):
     def __contains__(self, key: K) -> bool:
         return key in self._filters
 
-    def uncovered(self, key: K) -> bool:
+    def is_uncovered(self, key: K) -> bool:
         return key in self._filters and key not in self._coverer
 
     @property
-    def all_uncovered(self) -> list[K]:
+    def uncovered_keys(self) -> list[K]:
         return [key for key in self._filters if key not in self._coverer]
 
     def add(self, key: K, wanted: Filter) -> list[K]:
@@ -139,5 +139,5 @@ def _least_and_greatest(values: Values) -> tuple[Any, Any]:
         return values.booleans[0], values.booleans[-1]
     if len(cuts) % 2:
         return cuts[0], float("inf") if values.numbers else cuts[0]
-    greatest = before(cuts[-1])
+    greatest = previous_value(cuts[-1])
     return cuts[0], cuts[0] if greatest is None else greatest

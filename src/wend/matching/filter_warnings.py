@@ -7,20 +7,20 @@ from collections.abc import Iterator
 
 from wend.matching.filters import parse
 from wend.matching.printer import name_text, quoted
-from wend.matching.syntax import Leaf, Node, Reader, Tree
+from wend.matching.syntax import Leaf, Node, Parser, Tree
 from wend.matching.values import ANYTHING, NOTHING, Values
 
 
 def filter_warnings(text: str) -> list[str]:
     """One sentence for each doubt. Raises FilterError if `parse` does."""
     if not parse(text).conjunctions:
-        return [f"no event can match this filter{_contradiction(Reader(text).filter())}"]
-    reader = Reader(text)
-    names = {leaf.name for leaf in _leaves(reader.filter())}
+        return [f"no event can match this filter{_contradiction(Parser(text).parse_filter())}"]
+    parser = Parser(text)
+    names = {leaf.name for leaf in _leaves(parser.parse_filter())}
     return [
         f"this filter compares two attributes, {name_text(left)} and {name_text(right)}; "
         f"a text has quotes: {name_text(left)} {sign} {quoted(right)}"
-        for left, sign, right in dict.fromkeys(reader.equated)
+        for left, sign, right in dict.fromkeys(parser.equated)
         if right not in names
     ]
 

@@ -9,9 +9,9 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from wend.matching.conjunctions import Conjunction
-from wend.matching.normal_form import normalised
+from wend.matching.normal_form import normal_form
 from wend.matching.printer import filter_text, predicate_texts
-from wend.matching.syntax import MAX_FILTER_CHARS, MAX_PREDICATES, read
+from wend.matching.syntax import MAX_FILTER_CHARS, MAX_PREDICATES, parse_tree
 from wend.model.errors import FilterError
 from wend.model.events import Attributes
 
@@ -89,7 +89,7 @@ def parse(text: str) -> Filter:
 
 
 def _parse(text: str) -> Filter:
-    parsed = Filter(normalised(read(text)))
+    parsed = Filter(normal_form(parse_tree(text)))
     # Peers send each other the normal form, so it must obey the limits, too. Small and simple filters, which most are,
     # cannot exceed them.
     small = len(text) <= 256 and len(parsed.conjunctions) == 1 and parsed.conjunctions[0].weight <= 40

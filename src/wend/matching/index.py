@@ -7,7 +7,7 @@ may be very many.
 
 from typing import Any, Generic, Protocol, TypeVar
 
-from wend.matching.boxes import Compact, compact, conjunction_of
+from wend.matching.boxes import Compact, compact_conjunction, expand_box
 from wend.matching.conjunctions import Conjunction
 from wend.matching.filters import Filter
 from wend.matching.peer_bitmaps import PeerBitmapIndex
@@ -44,7 +44,7 @@ class Index(Generic[K]):
         return len(self._topics) + (0 if self._others is None else len(self._others))
 
     @property
-    def by_topic(self) -> bool:
+    def has_only_topics(self) -> bool:
         """Whether all filters have the form `topic = '…'`."""
         return not self._narrower and not self._others
 
@@ -85,12 +85,12 @@ class Index(Generic[K]):
         topic = self._topics.get(key)
         if topic is None:
             ones = () if self._others is None else self._others.conjunctions(key)
-            return Filter(tuple([conjunction_of(one) for one in ones]))
+            return Filter(tuple([expand_box(one) for one in ones]))
         sides: tuple[tuple[str, Values], ...] = ((TOPIC, _one_topic(topic)),)
         narrower = self._narrower.get(topic)
         if narrower is not None and key in narrower:
             (rest,) = narrower.conjunctions(key)
-            sides = tuple(sorted((*sides, *conjunction_of(rest).values)))
+            sides = tuple(sorted((*sides, *expand_box(rest).values)))
         return Filter((Conjunction(sides),))
 
     def match(self, attributes: Attributes) -> tuple[K, ...]:
@@ -130,8 +130,8 @@ def _split(wanted: Filter) -> tuple[str | None, list[Compact]]:
                 cuts = values.strings
                 if len(cuts) == 2 and not values.numbers and cuts[1] == cuts[0] + "\0":
                     sides = conjunctions[0].values
-                    return cuts[0], [compact(Conjunction((*sides[:at], *sides[at + 1 :])))]
-    return None, [compact(one) for one in conjunctions]
+                    return cuts[0], [compact_conjunction(Conjunction((*sides[:at], *sides[at + 1 :])))]
+    return None, [compact_conjunction(one) for one in conjunctions]
 
 
 def _one_topic(topic: str) -> Values:

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import NamedTuple
 
-from wend.matching.conjunctions import Binding, Conjunction, conjoined
+from wend.matching.conjunctions import Binding, Conjunction, conjoin
 from wend.matching.filters import MAX_FILTER_CHARS, Filter
 from wend.matching.normal_form import MAX_STEPS, TRUE
-from wend.matching.printer import conjunction_text, expressible
-from wend.matching.values import ANYTHING, PRESENT, Cuts, Values, after, joined, of_kind, pieces
+from wend.matching.printer import conjunction_text, is_expressible
+from wend.matching.values import ANYTHING, PRESENT, Cuts, Values, join_intervals, next_value, pieces, values_from_cuts
 
 MERGED_VALUES = 128
 """A merged set with more values becomes an interval, so that merging makes tables smaller."""
@@ -24,7 +24,7 @@ MERGED_HOLES = 16
 
 class Merged(NamedTuple):
     filter: Filter
-    perfect: bool
+    is_perfect: bool
     """Whether it matches exactly the events that the merged filters match."""
     widened: tuple[str, ...] = ()
     """Attributes that may have more values than in the merged filters."""
@@ -41,7 +41,7 @@ def merge(*filters: Filter) -> Merged:
     all_widened: set[str] = set()
     all_dropped: set[str] = set()
     for part in parts[1:]:
-        box, perfect, widened, dropped = _merged(box, part)
+        box, perfect, widened, dropped = _merge_two(box, part)
         all_perfect = all_perfect and perfect
         all_widened |= widened
         all_dropped |= dropped
@@ -51,7 +51,7 @@ def merge(*filters: Filter) -> Merged:
     return Merged(Filter((box,)), all_perfect, tuple(sorted(all_widened - all_dropped)), tuple(sorted(all_dropped)))
 
 
-def _merged(a: Conjunction, b: Conjunction) -> tuple[Conjunction, bool, set[str], set[str]]:
+def _merge_two(a: Conjunction, b: Conjunction) -> tuple[Conjunction, bool, set[str], set[str]]:
     if a.covers(b):
         return a, True, set(), set()
     if b.covers(a):
@@ -60,10 +60,10 @@ def _merged(a: Conjunction, b: Conjunction) -> tuple[Conjunction, bool, set[str]
     mine, theirs = (dict(a.values), dict(b.values)) if same else (a.allowed(), b.allowed())
     names = sorted(mine.keys() | theirs.keys())
     pairs = {name: (mine.get(name, ANYTHING), theirs.get(name, ANYTHING)) for name in names}
-    hulls = {name: _merged_side(left, right) for name, (left, right) in pairs.items()}
+    hulls = {name: _merge_side(left, right) for name, (left, right) in pairs.items()}
     widened = {name for name, (_, is_wider) in hulls.items() if is_wider}
     bindings = _common(a.bindings, b.bindings)
-    merged = conjoined([(name, hull) for name, (hull, _) in hulls.items() if hull != ANYTHING], bindings) or TRUE
+    merged = conjoin([(name, hull) for name, (hull, _) in hulls.items() if hull != ANYTHING], bindings) or TRUE
     dropped = (set(names) - merged.allowed().keys()) | _attributes({*a.bindings, *b.bindings} - {*bindings})
     differing = sum(left != right for left, right in pairs.values())
     perfect = differing <= 1 and not widened and same
@@ -74,10 +74,10 @@ def _attributes(bindings: Iterable[Binding]) -> set[str]:
     return {name for one in bindings for name in (one.left, one.right)}
 
 
-def _merged_side(left: Values, right: Values) -> tuple[Values, bool]:
+def _merge_side(left: Values, right: Values) -> tuple[Values, bool]:
     """The smallest set around both that predicates can express, and whether it has values that neither has."""
     union = left | right
-    hull = union if left == right and expressible(union) else _hull(union)
+    hull = union if left == right and is_expressible(union) else _hull(union)
     # An unconstrained attribute may also be NaN.
     return hull, hull != union or (union == ANYTHING and ANYTHING not in (left, right))
 
@@ -97,15 +97,15 @@ def _hull(union: Values) -> Values:
     """The smallest superset that predicates can express."""
     if union.absent:
         return union if not any(union.kinds) else ANYTHING
-    if expressible(union) and _short(union):
+    if is_expressible(union) and _is_short(union):
         return union
     if sum(union.kinds) != 1 or union.booleans:
         return PRESENT
-    filled = of_kind(_filled(union.numbers or union.strings))
-    return filled if expressible(filled) and _short(filled) else PRESENT
+    filled = values_from_cuts(_filled(union.numbers or union.strings))
+    return filled if is_expressible(filled) and _is_short(filled) else PRESENT
 
 
-def _short(values: Values) -> bool:
+def _is_short(values: Values) -> bool:
     return values.weight <= MERGED_VALUES
 
 
@@ -113,9 +113,9 @@ def _filled(cuts: Cuts) -> Cuts:
     """The cuts with all gaps filled, except a few gaps of single values, which `!=` can express."""
     last_end = cuts[-1] if len(cuts) % 2 == 0 else None
     intervals = list(pieces(cuts))
-    starts = [low for (_, end), (low, _) in pairwise(intervals) if after(end) == low]
+    starts = [low for (_, end), (low, _) in pairwise(intervals) if next_value(end) == low]
     if len(starts) > MERGED_HOLES:
         starts = []
     ends = [end for (_, end), (low, _) in pairwise(intervals) if low in starts]
     lows, highs = [cuts[0], *starts], [*ends, last_end]
-    return joined(*((low,) if high is None else (low, high) for low, high in zip(lows, highs, strict=True)))
+    return join_intervals(*((low,) if high is None else (low, high) for low, high in zip(lows, highs, strict=True)))

@@ -8,7 +8,7 @@ filter excludes from one attribute adds only one conjunction.
 import math
 from typing import NoReturn
 
-from wend.matching.conjunctions import Binding, Conjunction, conjoined, product
+from wend.matching.conjunctions import Binding, Conjunction, conjoin, conjoin_all
 from wend.matching.printer import conjunction_text
 from wend.matching.syntax import MAX_PREDICATES, Leaf, Tree
 from wend.model.errors import FilterError
@@ -20,7 +20,7 @@ PRUNE_STEPS = 16_384
 TRUE = Conjunction(())
 
 
-def normalised(tree: Tree) -> tuple[Conjunction, ...]:
+def normal_form(tree: Tree) -> tuple[Conjunction, ...]:
     """The conjunctions of a tree that no other one covers, in the order of their texts."""
     budget = Budget(tree)
     distinct = list(dict.fromkeys(_alternatives(tree, budget)))
@@ -33,11 +33,11 @@ def normalised(tree: Tree) -> tuple[Conjunction, ...]:
     # A test costs at most the weight of one conjunction, so this bounds the cost of all pairs. The condition depends on
     # the result alone, and a pruned result stays below the bound: printing and parsing it again changes nothing.
     if weight * len(distinct) <= PRUNE_STEPS:
-        distinct = [c for at, c in enumerate(distinct) if not _covered(c, at, distinct)]
+        distinct = [c for at, c in enumerate(distinct) if not _is_covered(c, at, distinct)]
     return tuple(sorted(distinct, key=conjunction_text))
 
 
-def _covered(one: Conjunction, at: int, among: list[Conjunction]) -> bool:
+def _is_covered(one: Conjunction, at: int, among: list[Conjunction]) -> bool:
     for other_at, other in enumerate(among):
         # Of two that cover each other the first stays.
         if other_at != at and other.covers(one) and (other_at < at or not one.covers(other)):
@@ -94,11 +94,11 @@ def _multiplied(children: list[list[Conjunction]], budget: Budget) -> list[Conju
         return []
     single = [child[0] for child in children if len(child) == 1]
     budget.spend(sum(c.weight for c in single))
-    first = conjoined((s for c in single for s in c.values), (b for c in single for b in c.bindings))
+    first = conjoin((s for c in single for s in c.values), (b for c in single for b in c.bindings))
     products = [] if first is None else [first]
     for child in children:
         if len(child) > 1 and products:
             weights = sum(c.weight for c in products) * len(child) + sum(c.weight for c in child) * len(products)
             budget.spend(weights)
-            products = list(dict.fromkeys(product(products, child)))
+            products = list(dict.fromkeys(conjoin_all(products, child)))
     return products

@@ -90,11 +90,11 @@ def bits(at: int) -> str:
     return f"{at:0{CELL_BITS}b}"
 
 
-def meet(one: Interval, others: list[Interval]) -> bool:
+def overlaps_any(one: Interval, others: list[Interval]) -> bool:
     return any(one[0] <= high and low <= one[1] for low, high in others)
 
 
-def covered(interval: Interval, codes: list[str]) -> bool:
+def is_covered(interval: Interval, codes: list[str]) -> bool:
     """Whether these regions contain the whole interval."""
     at = interval[0]
     for low, high in sorted(map(region, codes)):

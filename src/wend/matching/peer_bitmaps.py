@@ -11,9 +11,9 @@ those that come after them.
 
 from typing import Any, Generic, TypeVar
 
-from wend.matching.boxes import Compact, fits
+from wend.matching.boxes import Compact, compact_matches
 from wend.matching.peer_blocks import Block
-from wend.matching.peer_grids import BoxGrid, grid_of
+from wend.matching.peer_grids import BoxGrid, make_grid
 from wend.model.events import Attributes
 
 K = TypeVar("K")
@@ -93,7 +93,7 @@ class PeerBitmapIndex(Generic[K]):
         for place in places:
             block = self._blocks.get(place >> _PLACE_BITS)
             if block is not None and 2 * block.dead > len(block.members):
-                self._insert(self._taken_apart(place >> _PLACE_BITS))
+                self._insert(self._take_apart(place >> _PLACE_BITS))
 
     # ---------------------------------------------------------------- grids
 
@@ -104,12 +104,12 @@ class PeerBitmapIndex(Generic[K]):
             if not grid.boxes:
                 self._grids.remove(grid)
 
-    def _to_grid(self, moved: list[Moved]) -> list[Moved]:
+    def _move_to_grid(self, moved: list[Moved]) -> list[Moved]:
         """Make a grid of conjunctions for which it is better than a block. Returns the others."""
         if len(self._grids) >= MAX_GRIDS:
             return moved
         alone = [type(one) is tuple and type(self._places[key]) is int for _, key, one in moved]
-        grid = grid_of([one for (_, _, one), is_alone in zip(moved, alone, strict=True) if is_alone])
+        grid = make_grid([one for (_, _, one), is_alone in zip(moved, alone, strict=True) if is_alone])
         if grid is None:
             return moved
         rest = []
@@ -146,10 +146,10 @@ class PeerBitmapIndex(Generic[K]):
             same = [number for number, block in self._blocks.items() if block.size == size]
             if not same:
                 break
-            moved += self._taken_apart(same[0])
+            moved += self._take_apart(same[0])
             size += 1
         if size == SIZES - 1:
-            rest = self._to_grid(moved)
+            rest = self._move_to_grid(moved)
             if len(rest) < len(moved):
                 self._insert(rest)
                 return
@@ -159,7 +159,7 @@ class PeerBitmapIndex(Generic[K]):
         for slot, (place, key, _) in enumerate(moved):
             self._relocate(key, place, (number << _PLACE_BITS) + slot)
 
-    def _taken_apart(self, number: int) -> list[Moved]:
+    def _take_apart(self, number: int) -> list[Moved]:
         block = self._blocks.pop(number)
         base = number << _PLACE_BITS
         return [
@@ -195,7 +195,7 @@ class PeerBitmapIndex(Generic[K]):
     def match(self, attributes: Attributes) -> tuple[K, ...]:
         if len(self._new) > SMALLEST:
             self._make_block()
-        keys: list[Any] = [key for key, one in self._new.values() if fits(one, attributes)]
+        keys: list[Any] = [key for key, one in self._new.values() if compact_matches(one, attributes)]
         for block in self._blocks.values():
             block.match(attributes, keys)
         for grid in self._grids:

@@ -9,9 +9,10 @@ from bisect import bisect_left, bisect_right
 from math import inf
 from typing import Any
 
-from wend.matching.boxes import fits, intervals
+from wend.matching.borders import choose_borders
+from wend.matching.boxes import compact_matches, intervals
 from wend.matching.conjunctions import Conjunction, isnan
-from wend.matching.values import Values, between, choose_borders, pieces
+from wend.matching.values import Values, between, pieces
 from wend.model.events import Attributes, Range
 
 MAX_ROWS = 256
@@ -172,7 +173,7 @@ class Block:
             owners = self.owners
             if doubt:
                 members = self.members
-                keys += [owners[slot] for slot in _positions(doubt) if fits(members[slot], attributes)]
+                keys += [owners[slot] for slot in _positions(doubt) if compact_matches(members[slot], attributes)]
                 remaining ^= doubt
             if remaining:
                 keys += [owners[slot] for slot in _positions(remaining)]
@@ -183,7 +184,7 @@ class Block:
         """The same for the conjunctions without rows."""
         for name in attributes:
             for slot in self.rare.get(name, ()):
-                if fits(self.members[slot], attributes):
+                if compact_matches(self.members[slot], attributes):
                     keys.append(self.owners[slot])
 
 

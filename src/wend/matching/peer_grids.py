@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from itertools import combinations
 from typing import Any
 
-from wend.matching.boxes import Box, fits
+from wend.matching.boxes import Box, compact_matches
 from wend.matching.conjunctions import isnan
 from wend.matching.values import NOTHING, Values, between, pieces
 from wend.model.events import Attributes, Range
@@ -75,7 +75,7 @@ class BoxGrid:
         """By cell: a key, its box, the next key, the next box, …"""
         self.boxes: dict[Any, Box] = {}
 
-    def cells_of(self, box: Box) -> list[int] | None:
+    def find_cells(self, box: Box) -> list[int] | None:
         """The cells that a box meets; None if it does not belong here."""
         x, y = self._x, self._y
         if len(box) == 6 and box[0] == x.name and box[3] == y.name:
@@ -102,7 +102,7 @@ class BoxGrid:
 
     def add(self, key: Any, box: Box) -> bool:
         """Add a box under a new key. Returns False if it does not belong here."""
-        numbers = self.cells_of(box)
+        numbers = self.find_cells(box)
         if numbers is None:
             return False
         cells = self._cells
@@ -120,7 +120,7 @@ class BoxGrid:
         return True
 
     def discard(self, key: Any) -> None:
-        for number in self.cells_of(self.boxes.pop(key)) or ():
+        for number in self.find_cells(self.boxes.pop(key)) or ():
             cell = self._cells[number]
             if len(cell) == 2:
                 del self._cells[number]
@@ -136,14 +136,14 @@ class BoxGrid:
         if a is None or b is None:
             return
         if type(a) is Range or type(b) is Range:
-            near = self._near(x.columns(_values_of(a)), y.columns(_values_of(b)))
-            keys += [key for key in near if fits(self.boxes[key], attributes)]
+            near = self._near(x.columns(_as_set(a)), y.columns(_as_set(b)))
+            keys += [key for key in near if compact_matches(self.boxes[key], attributes)]
             return
         if isinstance(a, str) is not x.of_texts or isinstance(b, str) is not y.of_texts:
             return
         cell = self._cells.get((bisect_right(x.borders, a) << _ROW_BITS) + bisect_right(y.borders, b))
         if cell is not None:
-            keys += [cell[at - 1] for at in range(1, len(cell), 2) if fits(cell[at], attributes)]
+            keys += [cell[at - 1] for at in range(1, len(cell), 2) if compact_matches(cell[at], attributes)]
 
     def _near(self, columns: set[int], rows: set[int]) -> dict[Any, None]:
         """The keys of the boxes in cells of these columns and rows, each once."""
@@ -156,7 +156,7 @@ class BoxGrid:
         return keys
 
 
-def grid_of(boxes: list[Box]) -> BoxGrid | None:
+def make_grid(boxes: list[Box]) -> BoxGrid | None:
     """A grid for most of the boxes that have two common attributes; None if no grid is worthwhile."""
     step = max(1, len(boxes) // SAMPLED)
     names = _most_common_pair(boxes, step)
@@ -167,7 +167,7 @@ def grid_of(boxes: list[Box]) -> BoxGrid | None:
     kinds = type(_side(both[0], x)[0]) is str, type(_side(both[0], y)[0]) is str
     alike = [box for box in both if (type(_side(box, x)[0]) is str, type(_side(box, y)[0]) is str) == kinds]
     grid = BoxGrid(x, y, alike)
-    sample = [grid.cells_of(box) for box in alike[::step]]
+    sample = [grid.find_cells(box) for box in alike[::step]]
     cells = [len(one) for one in sample if one is not None]
     is_worth_it = 2 * len(cells) > len(sample) and 2 * len(alike) > len(both) and sum(cells) * step <= FEW * grid.size
     return grid if is_worth_it else None
@@ -190,7 +190,7 @@ def _side(box: Box, name: str) -> tuple[Any, Any]:
     return box[at + 1], box[at + 2]
 
 
-def _values_of(value: Any) -> Values:
+def _as_set(value: Any) -> Values:
     """A range or a single value as a set. No box contains a truth value or NaN."""
     if type(value) is Range:
         return between(value.low, value.high, value.low_open, value.high_open)

@@ -14,11 +14,11 @@ from wend.matching.values import (
     PRESENT,
     Cuts,
     Values,
-    after,
     after_prefix,
-    before,
     gaps,
-    listed,
+    list_values,
+    next_value,
+    previous_value,
 )
 from wend.model.events import Scalar
 
@@ -70,7 +70,7 @@ def value_text(value: Scalar) -> str:
     return repr(value)
 
 
-def expressible(values: Values) -> bool:
+def is_expressible(values: Values) -> bool:
     """Whether predicates joined by `and` can express a set: of one kind, as single values or an interval with holes."""
     if values in (ABSENT, PRESENT):
         return True
@@ -79,16 +79,16 @@ def expressible(values: Values) -> bool:
     cuts = values.numbers or values.strings
     if cuts == (-inf,):
         return False
-    return not cuts or _singles(cuts) or _holes(cuts) is not None or listed(cuts, MAX_SET) is not None
+    return not cuts or _has_only_singles(cuts) or _holes(cuts) is not None or list_values(cuts, MAX_SET) is not None
 
 
 def _holes(cuts: Cuts) -> list[Scalar] | None:
-    return listed(gaps(cuts), MAX_SET)
+    return list_values(gaps(cuts), MAX_SET)
 
 
-def _singles(cuts: Cuts) -> bool:
+def _has_only_singles(cuts: Cuts) -> bool:
     """Whether the set has single values only. This common case needs no walk from value to value."""
-    return len(cuts) % 2 == 0 and all(after(low) == high for low, high in zip(cuts[::2], cuts[1::2], strict=True))
+    return len(cuts) % 2 == 0 and all(next_value(low) == high for low, high in zip(cuts[::2], cuts[1::2], strict=True))
 
 
 def predicates(name: str, values: Values) -> Iterator[str]:
@@ -103,12 +103,12 @@ def predicates(name: str, values: Values) -> Iterator[str]:
 
 
 def _side(name: str, cuts: Cuts) -> Iterator[str]:
-    if _singles(cuts):
+    if _has_only_singles(cuts):
         yield _one_of(name, list(cuts[::2]))
         return
     holes = _holes(cuts)
     if holes is None:
-        yield _one_of(name, listed(cuts, 4 * MAX_SET) or [])
+        yield _one_of(name, list_values(cuts, 4 * MAX_SET) or [])
         return
     whole = _interval(name, cuts[0], cuts[-1] if len(cuts) % 2 == 0 else None, bool(holes))
     if whole:
@@ -140,7 +140,7 @@ def _interval(name: str, low: Scalar, end: Scalar | None, holes: bool) -> str:
 
 def _end(cut: Scalar, lower: bool) -> tuple[bool, str]:
     """A cut as the value above it (True) or as the one below it: the shorter text, and the closed end in a tie."""
-    above, neighbour = value_text(cut), before(cut)
+    above, neighbour = value_text(cut), previous_value(cut)
     if neighbour is None:
         return True, above
     below = value_text(neighbour)

@@ -16,7 +16,7 @@ import math
 import re
 from typing import NamedTuple, NoReturn
 
-from wend.matching.conjunctions import OUTCOMES, Binding, bound
+from wend.matching.conjunctions import OUTCOMES, Binding, make_binding
 from wend.matching.printer import MAX_SET, NUMBERS_NOT_NAMES, WORDS
 from wend.matching.values import (
     ABSENT,
@@ -26,11 +26,11 @@ from wend.matching.values import (
     beginning_with,
     between,
     compared,
+    complement,
     equal_to,
-    kind_of,
-    normal,
+    kind_name,
+    normal_number,
     not_beginning_with,
-    opposite,
     outside,
 )
 from wend.model.errors import FilterError
@@ -91,7 +91,7 @@ class Token(NamedTuple):
         return self.text if len(self.text) <= 20 else f"{self.text[:19]}…"
 
 
-def shown_at(text: str, place: int, reason: str) -> FilterError:
+def error_at(text: str, place: int, reason: str) -> FilterError:
     """An error with the reason, the text around the position, and a caret below it."""
     first = 0 if len(text) <= COLUMNS else max(0, min(place - COLUMNS // 2, len(text) - COLUMNS + 1))
     window = text[first : first + COLUMNS]
@@ -102,7 +102,7 @@ def shown_at(text: str, place: int, reason: str) -> FilterError:
     return FilterError(f"cannot read the filter: {reason}\n  {before}{line}{after}\n  {indent}^")
 
 
-class Reader:
+class Parser:
     """A recursive-descent parser of one filter."""
 
     def __init__(self, text: str) -> None:
@@ -129,152 +129,151 @@ class Reader:
                 self.fail(at, f"{wrong} is not known here; write {right}")
         self.fail(at, f"{self.text[at]!r} means nothing here")
 
-    def take(self) -> Token:
+    def advance(self) -> Token:
         token = self.token
         self.token = self._next(self._after) if token.kind != "end" else token
         return token
 
-    def at(self, *texts: str) -> bool:
+    def is_at(self, *texts: str) -> bool:
         return self.token.kind in ("name", "mark", "sign") and self.token.text in texts
 
-    def need(self, *texts: str) -> Token:
-        if not self.at(*texts):
-            self.expected(" or ".join(texts))
-        return self.take()
+    def expect(self, *texts: str) -> Token:
+        if not self.is_at(*texts):
+            self.fail_expecting(" or ".join(texts))
+        return self.advance()
 
     def fail(self, place: int, reason: str) -> NoReturn:
-        raise shown_at(self.text, place, reason)
+        raise error_at(self.text, place, reason)
 
-    def expected(self, what: str) -> NoReturn:
+    def fail_expecting(self, what: str) -> NoReturn:
         self.fail(self.token.place, f"expected {what}, got {self.token.shown}")
 
     # ---- the grammar
 
-    def filter(self) -> Tree:
-        tree = self.disjunction(False)
+    def parse_filter(self) -> Tree:
+        tree = self.parse_disjunction(False)
         if self.token.kind != "end":
-            self.expected("`and`, `or` or the end")
+            self.fail_expecting("`and`, `or` or the end")
         return tree
 
-    def disjunction(self, negated: bool) -> Tree:
-        children = [self.conjunction(negated)]
-        while self.at("or"):
-            self.take()
-            children.append(self.conjunction(negated))
+    def parse_disjunction(self, negated: bool) -> Tree:
+        children = [self.parse_conjunction(negated)]
+        while self.is_at("or"):
+            self.advance()
+            children.append(self.parse_conjunction(negated))
         return children[0] if len(children) == 1 else Node(negated, tuple(children))
 
-    def conjunction(self, negated: bool) -> Tree:
-        children = [self.factor(negated)]
-        while self.at("and"):
-            self.take()
-            children.append(self.factor(negated))
+    def parse_conjunction(self, negated: bool) -> Tree:
+        children = [self.parse_factor(negated)]
+        while self.is_at("and"):
+            self.advance()
+            children.append(self.parse_factor(negated))
         return children[0] if len(children) == 1 else Node(not negated, tuple(children))
 
-    def factor(self, negated: bool) -> Tree:
+    def parse_factor(self, negated: bool) -> Tree:
         depth = self.depth
-        while self.at("not"):
-            self.deeper()
+        while self.is_at("not"):
+            self.enter_nested()
             negated = not negated
-        if self.at("("):
-            self.deeper()
-            tree = self.disjunction(negated)
-            if not self.at(")"):
-                self.expected("`and`, `or` or )")
-            self.take()
-        elif self.at("true", "false"):
-            tree = Node((self.take().text == "true") != negated, ())
+        if self.is_at("("):
+            self.enter_nested()
+            tree = self.parse_disjunction(negated)
+            if not self.is_at(")"):
+                self.fail_expecting("`and`, `or` or )")
+            self.advance()
+        elif self.is_at("true", "false"):
+            tree = Node((self.advance().text == "true") != negated, ())
         else:
-            tree = self.predicate(negated)
+            tree = self.parse_predicate(negated)
         self.depth = depth
         return tree
 
-    def deeper(self) -> None:
+    def enter_nested(self) -> None:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             self.fail(self.token.place, f"parentheses and `not` may be nested {MAX_DEPTH} deep, here they are deeper")
-        self.take()
+        self.advance()
 
-    def predicate(self, negated: bool) -> Tree:
+    def parse_predicate(self, negated: bool) -> Tree:
         self.predicates += 1
         if self.predicates > MAX_PREDICATES:
             self.fail(self.token.place, f"a filter may have {MAX_PREDICATES} predicates, this one has more")
-        name = self.name("an attribute, `not` or (")
+        name = self.parse_name("an attribute, `not` or (")
         if self.token.kind == "sign":
-            return self.comparison(name, negated)
-        if self.at("in"):
-            self.take()
-            return Leaf(name, self.members(negated))
-        if self.at("prefix"):
-            self.take()
+            return self.parse_comparison(name, negated)
+        if self.is_at("in"):
+            self.advance()
+            return Leaf(name, self.parse_members(negated))
+        if self.is_at("prefix"):
+            self.advance()
             if self.token.kind != "text":
-                self.expected("a quoted text after prefix")
-            prefix = self.unquoted(self.take())
+                self.fail_expecting("a quoted text after prefix")
+            prefix = self.unquote(self.advance())
             return Leaf(name, not_beginning_with(prefix) if negated else (beginning_with(prefix),))
-        if self.at("exists", "absent"):
-            return Leaf(name, (PRESENT if (self.take().text == "exists") != negated else ABSENT,))
-        self.expected(f"one of = != < <= > >= in prefix exists absent after {shortened(name)}")
+        if self.is_at("exists", "absent"):
+            return Leaf(name, (PRESENT if (self.advance().text == "exists") != negated else ABSENT,))
+        self.fail_expecting(f"one of = != < <= > >= in prefix exists absent after {shortened(name)}")
 
-    def comparison(self, name: str, negated: bool) -> Tree:
-        token = self.take()
+    def parse_comparison(self, name: str, negated: bool) -> Tree:
+        token = self.advance()
         sign = _OPPOSITE[token.text] if negated else token.text
         if self.token.kind == "sign":
             slip = _SLIPS.get(token.text + self.token.text)
-            self.expected("a value or an attribute" if slip is None else f"a value ({slip})")
+            self.fail_expecting("a value or an attribute" if slip is None else f"a value ({slip})")
         if self.token.kind == "number":
-            number = self.number()
-            if not self.at("*"):
+            number = self.parse_number()
+            if not self.is_at("*"):
                 return Leaf(name, tuple(filter(None, (compared(sign, number),))))
-            self.take()
-            return self.binding(name, sign, number)
-        if self.is_name() and not self.at("true", "false"):
+            self.advance()
+            return self.parse_binding(name, sign, number)
+        if self.is_name() and not self.is_at("true", "false"):
             if self.token.kind == "name" and token.text in ("=", "!="):
                 self.equated.append((name, token.text, self.token.text))
-            return self.binding(name, sign, 1)
-        value = self.value("a value or an attribute")
+            return self.parse_binding(name, sign, 1)
+        value = self.parse_value("a value or an attribute")
         return Leaf(name, tuple(filter(None, (compared(sign, value),))))
 
-    def binding(self, left: str, sign: str, factor: Number) -> Binding:
+    def parse_binding(self, left: str, sign: str, factor: Number) -> Binding:
         place, bare = self.token.place, self.token.kind == "name"
-        right = self.name("an attribute")
+        right = self.parse_name("an attribute")
         if bare and right.lower() in NUMBERS_NOT_NAMES:
             self.fail(place, f"{right} is not a value here; an attribute of that name is written `{right}`")
         if left == right:
             self.fail(place, f"an attribute cannot be bound to itself, and this is {shortened(left)} again")
-        return bound(left, OUTCOMES[sign], factor, right)
+        return make_binding(left, OUTCOMES[sign], factor, right)
 
-    def members(self, negated: bool) -> tuple[Values, ...]:
-        if self.at("{"):
-            values = equal_to(self.listed())
-            return opposite(values) if negated else (values,)
-        if not self.at("[", "]"):
-            self.expected("[, ] or { after in")
-        low_open = self.take().text == "]"
-        low = self.value("the low end")
-        self.need(",")
+    def parse_members(self, negated: bool) -> tuple[Values, ...]:
+        if self.is_at("{"):
+            values = equal_to(self.parse_set())
+            return complement(values) if negated else (values,)
+        if not self.is_at("[", "]"):
+            self.fail_expecting("[, ] or { after in")
+        low_open = self.advance().text == "]"
+        low = self.parse_value("the low end")
+        self.expect(",")
         place = self.token.place
-        high = self.value("the high end")
-        high_open = self.need("]", "[").text == "["
-        if kind_of(low) != kind_of(high):
-            self.fail(place, f"both ends must be of one kind, not a {kind_of(low)} and a {kind_of(high)}")
+        high = self.parse_value("the high end")
+        high_open = self.expect("]", "[").text == "["
+        if kind_name(low) != kind_name(high):
+            self.fail(place, f"both ends must be of one kind, not a {kind_name(low)} and a {kind_name(high)}")
         if low > high:  # type: ignore[operator]
             self.fail(place, "the low end is above this high end")
         if negated:
             return outside(low, high, low_open, high_open)
         return tuple(filter(None, (between(low, high, low_open, high_open),)))
 
-    def listed(self) -> list[Scalar]:
+    def parse_set(self) -> list[Scalar]:
         scalars: list[Scalar] = []
-        while not scalars or self.at(","):
-            self.take()
+        while not scalars or self.is_at(","):
+            self.advance()
             place = self.token.place
-            scalars.append(self.value("a value"))
-            if kind_of(scalars[0]) != kind_of(scalars[-1]):
-                self.fail(
-                    place, f"a set holds values of one kind, not a {kind_of(scalars[0])} and a {kind_of(scalars[-1])}"
-                )
+            scalars.append(self.parse_value("a value"))
+            if kind_name(scalars[0]) != kind_name(scalars[-1]):
+                first, last = kind_name(scalars[0]), kind_name(scalars[-1])
+                self.fail(place, f"a set holds values of one kind, not a {first} and a {last}")
             if len(scalars) > MAX_SET:
                 self.fail(place, f"a set may have {MAX_SET} values, this one has more")
-        self.need("}", ",")
+        self.expect("}", ",")
         return scalars
 
     # ---- names and values
@@ -282,29 +281,29 @@ class Reader:
     def is_name(self) -> bool:
         return self.token.kind in ("name", "ticked")
 
-    def name(self, what: str) -> str:
+    def parse_name(self, what: str) -> str:
         if self.token.kind == "ticked":
-            place, name = self.token.place, self.unquoted(self.take())
+            place, name = self.token.place, self.unquote(self.advance())
             if not name:
                 self.fail(place, "an attribute has a name")
             return name
         if self.token.kind != "name":
-            self.expected(what)
+            self.fail_expecting(what)
         if self.token.text in WORDS:
-            self.expected(f"{what} (an attribute of this name is written `{self.token.text}`)")
-        return self.take().text
+            self.fail_expecting(f"{what} (an attribute of this name is written `{self.token.text}`)")
+        return self.advance().text
 
-    def value(self, what: str) -> Scalar:
+    def parse_value(self, what: str) -> Scalar:
         if self.token.kind == "number":
-            return self.number()
+            return self.parse_number()
         if self.token.kind == "text":
-            return self.unquoted(self.take())
-        if self.at("true", "false"):
-            return self.take().text == "true"
-        self.expected(f"{what} (a number, a quoted text, true or false)")
+            return self.unquote(self.advance())
+        if self.is_at("true", "false"):
+            return self.advance().text == "true"
+        self.fail_expecting(f"{what} (a number, a quoted text, true or false)")
 
-    def number(self) -> Number:
-        token = self.take()
+    def parse_number(self) -> Number:
+        token = self.advance()
         if len(token.text) > MAX_NUMBER_CHARS:
             self.fail(token.place, f"a number may have {MAX_NUMBER_CHARS} characters, this one has {len(token.text)}")
         if token.text.lstrip("+-").isdigit():
@@ -312,9 +311,9 @@ class Reader:
         number = float(token.text)
         if math.isinf(number):
             self.fail(token.place, "this number is too large for a double; whole ones can be written as digits")
-        return normal(number)
+        return normal_number(number)
 
-    def unquoted(self, token: Token) -> str:
+    def unquote(self, token: Token) -> str:
         inner = token.text[1:-1]
         if "\\" not in inner:
             return inner
@@ -334,7 +333,7 @@ def shortened(name: str) -> str:
     return name if len(name) <= 40 else f"{name[:39]}…"
 
 
-def read(text: str) -> Tree:
+def parse_tree(text: str) -> Tree:
     if not text.strip():
-        raise shown_at(text, len(text), "expected a predicate like x = 1, got nothing")
-    return Reader(text).filter()
+        raise error_at(text, len(text), "expected a predicate like x = 1, got nothing")
+    return Parser(text).parse_filter()

@@ -9,7 +9,6 @@ a <= v < b and c <= v. Nothing is rounded, ends need no flags, and two sets are 
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from itertools import zip_longest
 from typing import Any
 
 import msgspec
@@ -24,27 +23,27 @@ WHOLE = 2**53
 """Below it every integer is a double; above it every double is an integer."""
 
 
-def normal(value: Number) -> Number:
+def normal_number(value: Number) -> Number:
     """The canonical form of a number: an integer if it is integral. Minus zero becomes zero."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value
 
 
-def after(value: Any) -> Any:
+def next_value(value: Any) -> Any:
     """The next value of the same kind, numbers or texts."""
     if isinstance(value, str):
         return value + "\0"
     if -WHOLE <= value < WHOLE:
-        return normal(math.nextafter(float(value), math.inf))
-    return normal(value) + 1
+        return normal_number(math.nextafter(float(value), math.inf))
+    return normal_number(value) + 1
 
 
-def before(value: Any) -> Any:
+def previous_value(value: Any) -> Any:
     """The previous value; None for a text without one, which is the limit of longer texts."""
     if isinstance(value, str):
         return value[:-1] if value.endswith("\0") else None
-    return -after(-value)
+    return -next_value(-value)
 
 
 def after_prefix(prefix: str) -> str | None:
@@ -62,18 +61,18 @@ ALL_TEXTS: Cuts = ("",)
 def interval(low: Any, high: Any, low_open: bool = False, high_open: bool = False) -> Cuts:
     """The cuts of one interval of numbers or texts. None means that it has no such end."""
     bottom = "" if isinstance(low, str) or isinstance(high, str) else -math.inf
-    first = bottom if low is None else after(low) if low_open else low
+    first = bottom if low is None else next_value(low) if low_open else low
     if high is None:
         return (first,)
-    end = high if high_open else after(high)
+    end = high if high_open else next_value(high)
     return (first, end) if first < end else ()
 
 
-def points(values: Iterable[Any]) -> Cuts:
-    return joined(*((v, after(v)) for v in sorted(set(values))))
+def single_values(values: Iterable[Any]) -> Cuts:
+    return join_intervals(*((v, next_value(v)) for v in sorted(set(values))))
 
 
-def joined(*sorted_intervals: Cuts) -> Cuts:
+def join_intervals(*sorted_intervals: Cuts) -> Cuts:
     """The union of disjoint intervals, sorted by their beginnings."""
     cuts: list[Any] = []
     for one in sorted_intervals:
@@ -121,7 +120,7 @@ def gaps(cuts: Cuts) -> Cuts:
     return cuts[1 : len(cuts) - (1 - len(cuts) % 2)]
 
 
-def listed(cuts: Cuts, limit: int) -> list[Any] | None:
+def list_values(cuts: Cuts, limit: int) -> list[Any] | None:
     """All values, if there are at most `limit`."""
     values: list[Any] = []
     for low, high in pieces(cuts):
@@ -131,32 +130,16 @@ def listed(cuts: Cuts, limit: int) -> list[Any] | None:
             if len(values) == limit:
                 return None
             values.append(low)
-            low = after(low)
+            low = next_value(low)
     return values
 
 
-def within(cuts: Cuts, low: Any, end: Any) -> bool:
+def overlaps_interval(cuts: Cuts, low: Any, end: Any) -> bool:
     """Whether some value in low <= v < end is in the set. An end of None means that there is none."""
     if end is not None and low >= end:
         return False
     at = bisect_right(cuts, low)
     return bool(at & 1) or (at < len(cuts) and (end is None or cuts[at] < end))
-
-
-def choose_borders(lows: Iterable[Any], ends: Iterable[Any], bottom: Any, most: int) -> list[Any]:
-    """At most `most` borders that divide one kind of values into rows, for intervals with these ends.
-
-    If the next cut after an end is a beginning, the end needs no border: for integers no value is between them."""
-    begins: dict[Any, bool] = dict.fromkeys(ends, False)
-    begins.update(dict.fromkeys(lows, True))
-    begins.pop(bottom, None)
-    borders = sorted(begins)
-    if len(borders) > most:
-        following = zip_longest(borders, borders[1:])
-        borders = [cut for cut, after_it in following if begins[cut] or not begins.get(after_it, False)]
-    if len(borders) <= most:
-        return borders
-    return [borders[at * len(borders) // most] for at in range(most)]
 
 
 class Values(msgspec.Struct, frozen=True, gc=False):
@@ -183,7 +166,7 @@ class Values(msgspec.Struct, frozen=True, gc=False):
             if not cuts:
                 return False
             mine = self.strings if isinstance(cuts[0], str) else self.numbers
-            return within(mine, cuts[0], cuts[1] if len(cuts) > 1 else None)
+            return overlaps_interval(mine, cuts[0], cuts[1] if len(cuts) > 1 else None)
         return False
 
     def _combined(self, other: "Values", parts: tuple[bool, bool, bool]) -> "Values":
@@ -232,12 +215,12 @@ PRESENT = Values(False, (False, True), ALL_NUMBERS, ALL_TEXTS)
 ANYTHING = Values(True, (False, True), ALL_NUMBERS, ALL_TEXTS)
 
 
-def of_kind(cuts: Cuts) -> Values:
+def values_from_cuts(cuts: Cuts) -> Values:
     """The set of these cuts of numbers or of texts."""
     return Values(strings=cuts) if cuts and isinstance(cuts[0], str) else Values(numbers=cuts)
 
 
-def kind_of(value: object) -> str:
+def kind_name(value: object) -> str:
     if isinstance(value, bool):
         return "truth value"
     return "text" if isinstance(value, str) else "number"
@@ -248,7 +231,7 @@ def equal_to(values: Iterable[Scalar]) -> Values:
     values = list(values)
     if values and isinstance(values[0], bool):
         return Values(booleans=tuple(v for v in (False, True) if v in values))
-    return of_kind(points(values))
+    return values_from_cuts(single_values(values))
 
 
 def between(low: Scalar | None, high: Scalar | None, low_open: bool = False, high_open: bool = False) -> Values:
@@ -257,7 +240,7 @@ def between(low: Scalar | None, high: Scalar | None, low_open: bool = False, hig
         first = 0 if low is None else int(low) + low_open
         last = 1 if high is None else int(high) - high_open
         return Values(booleans=tuple(v for v in (False, True) if first <= v <= last))
-    return of_kind(interval(low, high, low_open, high_open))
+    return values_from_cuts(interval(low, high, low_open, high_open))
 
 
 def compared(operator: str, value: Scalar) -> Values:
@@ -278,7 +261,7 @@ def beginning_with(prefix: str) -> Values:
     return Values(strings=(prefix,) if end is None else (prefix, end))
 
 
-def opposite(values: Values) -> tuple[Values, ...]:
+def complement(values: Values) -> tuple[Values, ...]:
     """The complement of a set of single values or of a half-line, within its kind. The complement of `exists` is
     `absent`.
 

@@ -134,12 +134,12 @@ def side_code(side: Cells, bounds: Cells) -> str:
     return code
 
 
-def woven(codes: Sequence[str]) -> str:
+def interleave(codes: Sequence[str]) -> str:
     """Figure 3: the codes interleaved bit by bit, up to the length of the shortest."""
     return "".join(bit for bits in zip(*codes, strict=False) for bit in bits)
 
 
-class Space:
+class ZCodeSpace:
     """An attribute space: attributes in a fixed order, each with its domain."""
 
     def __init__(self, domains: Mapping[str, Domain]) -> None:
@@ -151,7 +151,7 @@ class Space:
 
     def region(self, code: str) -> Box:
         """The cells of a region."""
-        return self._walked(code)[1]
+        return self._walk(code)[1]
 
     def code(self, box: Box) -> str:
         """The code of the smallest region around a box."""
@@ -173,7 +173,7 @@ class Space:
         if limit < 1:
             raise ConfigError(f"a cover needs at least one region, got {limit}")
         start = self.code(box)
-        turn, region = self._walked(start)
+        turn, region = self._walk(start)
         # The most waste first; ties are broken by code.
         waiting = [(-_waste(region, box), start, turn, region)]
         done: list[str] = []
@@ -192,7 +192,7 @@ class Space:
                 heapq.heappush(waiting, (-_waste(half, box), part, now, half))
         return sorted((*done, *(code for _, code, _, _ in waiting)))
 
-    def _walked(self, code: str) -> tuple[int, Box]:
+    def _walk(self, code: str) -> tuple[int, Box]:
         box, turn = self.whole, -1
         for bit in code:
             split = self._split(box, turn)

@@ -18,7 +18,7 @@ _KINDS = {
 }  # fmt: skip
 
 
-def reworded(error: msgspec.ValidationError, struct: Any) -> str:
+def describe_field_error(error: msgspec.ValidationError, struct: Any) -> str:
     """One sentence about the field of `struct` that is invalid."""
     text = str(error)
     where = _AT.search(text)
@@ -33,7 +33,7 @@ def reworded(error: msgspec.ValidationError, struct: Any) -> str:
 
 def _unknown_field(path: str, kinds: list[Any], name: str) -> str:
     names = [field.encode_name for each in kinds if isinstance(each, inspect.StructType) for field in each.fields]
-    return f"{f'{path} has' if path else 'there is'} no field {name!r}{nearest(name, names)}"
+    return f"{f'{path} has' if path else 'there is'} no field {name!r}{suggest_nearest(name, names)}"
 
 
 def _missing_field(path: str, kinds: list[Any], name: str) -> str:
@@ -42,11 +42,11 @@ def _missing_field(path: str, kinds: list[Any], name: str) -> str:
 
 def _other_choice(path: str, kinds: list[Any], value: str) -> str:
     choices = [str(choice) for each in kinds if isinstance(each, inspect.LiteralType) for choice in each.values]
-    return f"{path} must be {either(choices)}, got {value}"
+    return f"{path} must be {join_with_or(choices)}, got {value}"
 
 
 def _other_kind(path: str, kinds: list[Any], expected: str, actual: str) -> str:
-    words = either([_KINDS.get(each, each) for each in expected.split(" | ") if each != "null"])
+    words = join_with_or([_KINDS.get(each, each) for each in expected.split(" | ") if each != "null"])
     got = "a fraction" if (expected, actual) == ("int", "float") else _KINDS.get(actual, actual)
     return f"{path or 'it'} must be {words}, not {got}"
 
@@ -65,17 +65,17 @@ _SENTENCES: tuple[tuple[re.Pattern[str], Callable[..., str]], ...] = (
 """The decoder's errors, each with the function that words it."""
 
 
-def unreadable(error: Exception, kind: Any) -> str:
+def describe_unreadable(error: Exception, kind: Any) -> str:
     """One sentence about bytes that are not JSON of this kind, or not JSON at all."""
     match error:
         case msgspec.ValidationError():
-            return reworded(error, kind)
+            return describe_field_error(error, kind)
         case UnicodeDecodeError():
             return "it is not UTF-8"
     return "it is not JSON, or it is truncated"
 
 
-def misfit(schema: Any, expected: Any, *, may_lack: Collection[str] = ()) -> str:
+def describe_schema_error(schema: Any, expected: Any, *, may_lack: Collection[str] = ()) -> str:
     """A text about the first column of a Parquet file that is missing or has the wrong type; empty if there is none."""
     for field in expected:
         if field.name not in schema.names:
@@ -86,19 +86,19 @@ def misfit(schema: Any, expected: Any, *, may_lack: Collection[str] = ()) -> str
     return ""
 
 
-def either(words: Sequence[str]) -> str:
+def join_with_or(words: Sequence[str]) -> str:
     """A list in words: "free or round-trip", "none, tight or free"."""
     *most, last = words
     return f"{', '.join(most)} or {last}" if most else last
 
 
-def listed(words: Sequence[str]) -> str:
+def join_with_and(words: Sequence[str]) -> str:
     """A list in words: "mrst and spt-k", "none, tight and free"."""
     *most, last = words
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def nearest(word: str, names: Sequence[str]) -> str:
+def suggest_nearest(word: str, names: Sequence[str]) -> str:
     """The end of a sentence: ": did you mean X?" for the nearest name, or nothing."""
     close = get_close_matches(word, names, 1)
     return f": did you mean {close[0]}?" if close else ""

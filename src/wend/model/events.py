@@ -182,7 +182,7 @@ class Qos(msgspec.Struct, frozen=True, gc=False):
     group: str = ""
     """The queue group: one of all subscriptions with this group gets each event; empty: none."""
 
-    def can_be(self) -> bool:
+    def is_valid(self) -> bool:
         """Whether the values make sense. Other peers may send any, and deadlines are computed from them."""
         return (
             (self.deadline_ns is None or 0 < self.deadline_ns <= MAX_DEADLINE_NS)

@@ -32,7 +32,7 @@ _NAMES = {
 }  # fmt: skip
 
 
-def modules_of(extra: str) -> tuple[str, ...]:
+def extra_modules(extra: str) -> tuple[str, ...]:
     """The modules that an extra brings, with those of the extras that it includes."""
     return (*EXTRAS[extra], *(module for other in INCLUDED.get(extra, ()) for module in EXTRAS[other]))
 
@@ -50,6 +50,6 @@ def needed_by(what: str, extra: str | None = None) -> Iterator[None]:
         first = next((each for each, modules in EXTRAS.items() if module in modules), None)
         if first is None:
             raise
-        named = extra if extra is not None and module in modules_of(extra) else first
+        named = extra if extra is not None and module in extra_modules(extra) else first
         sentence = f"{what} needs {_NAMES.get(module, module)}: pip install 'wend[{named}]'"
         raise MissingExtra(sentence) from None

@@ -20,13 +20,13 @@ _HERE, _EXCHANGE = -100, 2
 """Arguments of renameat2: relative to the current folder; exchange the two."""
 
 
-def is_address(path: str | Path) -> bool:
+def is_url(path: str | Path) -> bool:
     """Whether a path names another file system (`s3a://bucket/x`). A Path has one of the two slashes."""
     return _ADDRESS.match(str(path)) is not None
 
 
 def _check_local(path: Path) -> None:
-    if is_address(path):
+    if is_url(path):
         raise ConfigError(f"{path} is an address, but this command writes to a local path")
 
 
@@ -38,7 +38,7 @@ def check_out(out: Path, overwrite: bool, *inputs: str) -> None:
     if Path.cwd().is_relative_to(out.resolve()):
         raise ConfigError(f"{out} is or contains the current folder, and the output would replace it: choose another")
     for path in inputs:
-        if not is_address(path) and Path(path).resolve().is_relative_to(out.resolve()):
+        if not is_url(path) and Path(path).resolve().is_relative_to(out.resolve()):
             raise ConfigError(f"{path} is in {out}, which the output would replace")
     check_writable(out)
     if out.is_dir() and any(out.iterdir()) and not overwrite:
@@ -68,7 +68,7 @@ def _hidden(name: str) -> str:
 
 
 @contextmanager
-def written(path: Path, *, lasting: bool = False) -> Iterator[Path]:
+def write_atomically(path: Path, *, lasting: bool = False) -> Iterator[Path]:
     """A temporary path that becomes the file `path` on success, and is removed on failure. If several write one file
     at once, the last one wins, with all of its content.
 
@@ -99,7 +99,7 @@ def _sync(path: Path) -> None:
 
 
 @contextmanager
-def drafted(out: Path) -> Iterator[tuple[Path, Path]]:
+def new_folder(out: Path) -> Iterator[tuple[Path, Path]]:
     """A folder that becomes `out` on success, and a scratch folder for temporary data."""
     beside = out.absolute().parent
     work = beside / _hidden(out.name)
@@ -123,13 +123,13 @@ def drafted(out: Path) -> Iterator[tuple[Path, Path]]:
 
 def _move(draft: Path, out: Path, former: Path) -> None:
     try:
-        put(draft, out, former)
+        replace_folder(draft, out, former)
     except OSError as error:
         where = f"; the old folder is now {former}" if former.exists() and not out.exists() else ""
         raise ConfigError(f"cannot write to {out}: {error.strerror}{where}", code="unwritable") from None
 
 
-def exchange(one: Path, other: Path) -> bool:
+def swap_folders(one: Path, other: Path) -> bool:
     """Swap two folders atomically. False if the system cannot do that; then nothing has changed."""
     try:
         renameat2 = ctypes.CDLL(None).renameat2
@@ -138,12 +138,12 @@ def exchange(one: Path, other: Path) -> bool:
     return bool(renameat2(_HERE, bytes(one), _HERE, bytes(other), _EXCHANGE) == 0)
 
 
-def put(draft: Path, folder: Path, former: Path) -> None:
+def replace_folder(draft: Path, folder: Path, former: Path) -> None:
     """Move `draft` to `folder`. An old folder is at `draft` or `former` afterwards. After an OSError nothing has
     changed."""
     if not folder.exists() or not any(folder.iterdir()):
         draft.replace(folder)
-    elif not exchange(draft, folder):
+    elif not swap_folders(draft, folder):
         folder.replace(former)
         try:
             draft.replace(folder)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from wend.model.error_text import reworded, unreadable
+from wend.model.error_text import describe_field_error, describe_unreadable
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.rates import BITS_PER_BYTE, parse_rate
@@ -25,7 +25,7 @@ _NUMERAL = re.compile(r"-?[0-9]{1,18}")
 
 
 class Flow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A flow as a line of a file: peers by name, or by number (`known_peers`)."""
+    """A flow as a line of a file: peers by name, or by number (`peers_by_name`)."""
 
     publisher: int | str
     receivers: list[int | str]
@@ -71,9 +71,9 @@ class Demand(msgspec.Struct, frozen=True, gc=False):
         return self.rate_msgs * self.size_bytes * BITS_PER_BYTE
 
 
-def demands(flows: Iterable[Flow], names: Sequence[str], where: str) -> Iterator[Demand]:
+def check_flows(flows: Iterable[Flow], names: Sequence[str], where: str) -> Iterator[Demand]:
     """Check flows one by one. An error names the wrong flow, counted from 1."""
-    numbers = known_peers(names)
+    numbers = peers_by_name(names)
     for number, flow in enumerate(flows, 1):
         what = f"{where}, flow {number}"
         publisher = _peer(flow.publisher, numbers, names, f"{what}: publisher")
@@ -109,7 +109,7 @@ def parse_deadline(text: str, what: str) -> Deadline:
     raise ConfigError(f"{what} must be a duration, or a multiple of the shortest delay from 1x on, got {text!r}")
 
 
-def known_peers(names: Sequence[str]) -> dict[int | str, PeerId]:
+def peers_by_name(names: Sequence[str]) -> dict[int | str, PeerId]:
     """The peer of each name and number. If any peer has a number as its name, all numbers are names, because an index
     could be another peer. A name of two peers refers to neither."""
     often = Counter(names)
@@ -120,10 +120,10 @@ def known_peers(names: Sequence[str]) -> dict[int | str, PeerId]:
     return numbers | {int(name): numbers[name] for name in numerals if name in numbers and str(int(name)) == name}
 
 
-def told_apart(names: Sequence[str]) -> Sequence[int | str]:
-    """How a file refers to each peer, so that `known_peers` finds it: by number if that is unambiguous, else by
+def unambiguous_names(names: Sequence[str]) -> Sequence[int | str]:
+    """How a file refers to each peer, so that `peers_by_name` finds it: by number if that is unambiguous, else by
     name."""
-    numbers = known_peers(names)
+    numbers = peers_by_name(names)
     if all(numbers.get(i) == i for i in range(len(names))):
         return range(len(names))
     if twice := [name for i, name in enumerate(names) if numbers.get(name) != i]:
@@ -188,7 +188,7 @@ def _lines(path: Path) -> Iterator[Flow]:
             try:
                 yield decoder.decode(line)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise ConfigError(f"{path}, line {number} is not a flow: {unreadable(error, Flow)}") from None
+                raise ConfigError(f"{path}, line {number} is not a flow: {describe_unreadable(error, Flow)}") from None
 
 
 def _parquet(path: Path) -> Iterator[Flow]:
@@ -212,4 +212,4 @@ def _parquet(path: Path) -> Iterator[Flow]:
             try:
                 yield msgspec.convert(row, Flow)
             except msgspec.ValidationError as error:
-                raise ConfigError(f"{path}, row {number} is not a flow: {reworded(error, Flow)}") from None
+                raise ConfigError(f"{path}, row {number} is not a flow: {describe_field_error(error, Flow)}") from None

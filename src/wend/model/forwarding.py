@@ -12,7 +12,7 @@ import numpy as np
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.plan import OwnFlow, Plan, read_plan
-from wend.model.plan_slice import PlanSlice, columns_of
+from wend.model.plan_slice import PlanSlice, hop_columns
 
 _MOST = 1 << 31
 
@@ -28,7 +28,7 @@ class Forwarding:
         self.id = plan.id
         if isinstance(plan, PlanSlice):
             self.topology, self.peers = plan.topology, plan.peers
-            self._graph, self._tail, self._head = columns_of(plan)
+            self._graph, self._tail, self._head = hop_columns(plan)
             self._publishes = {plan.peer: plan.flows}
             return
         self.topology = plan.head.topology

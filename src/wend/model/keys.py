@@ -30,7 +30,7 @@ def node_id(peer: PeerId) -> int:
 
 
 @lru_cache(1 << 17)
-def key_of(*parts: str) -> int:
+def make_key(*parts: str) -> int:
     """The key of something that these texts name together."""
     return _hashed(b"key", _SEPARATOR.join(part.encode() for part in parts))
 

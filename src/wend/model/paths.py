@@ -7,6 +7,6 @@ UNKNOWN: Path = (None,)
 """A path that was not measured: one router that did not answer."""
 
 
-def shared(one: Path, other: Path) -> int:
+def count_shared_routers(one: Path, other: Path) -> int:
     """Q, the number of routers on both paths (esposito, section 3.4). Routers that did not answer do not count."""
     return len({*one} & {*other} - {None})

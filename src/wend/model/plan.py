@@ -25,10 +25,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from wend.model.error_text import misfit, unreadable
+from wend.model.error_text import describe_schema_error, describe_unreadable
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
-from wend.model.files import put
+from wend.model.files import replace_folder
 
 VERSION = 3
 _CONTENT = b"wend.plan"
@@ -181,7 +181,7 @@ class Plan:
                 parquet.write_table(table, draft / f"{name}.parquet", **small)
             head = msgspec.structs.replace(self.head, content=self.content)
             (draft / "plan.json").write_bytes(msgspec.json.format(msgspec.json.encode(head), indent=2) + b"\n")
-            put(draft, place, former)
+            replace_folder(draft, place, former)
         except OSError as error:
             raise ConfigError(f"cannot write the plan to {folder}: {error.strerror or error}") from None
         finally:
@@ -243,7 +243,7 @@ def _head(folder: Path) -> PlanHeader:
             raise ConfigError(f"{path} has version {version}; this Wend reads version {VERSION}")
         return msgspec.json.decode(text, type=PlanHeader)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not the header of a plan: {unreadable(error, PlanHeader)}") from None
+        raise ConfigError(f"{path} is not the header of a plan: {describe_unreadable(error, PlanHeader)}") from None
 
 
 def _schema(name: str) -> Any:
@@ -261,7 +261,7 @@ def _check_schema(folder: Path, name: str, schema: Any, content: str) -> None:
     path = folder / f"{name}.parquet"
     if (schema.metadata or {}).get(_CONTENT, b"").decode("utf-8", "replace") != content:
         raise ConfigError(f"{folder} is not one plan: plan.json and {path.name} belong to different plans")
-    if why := misfit(schema, _schema(name), may_lack=set(OPTIONAL.get(name, ()))):
+    if why := describe_schema_error(schema, _schema(name), may_lack=set(OPTIONAL.get(name, ()))):
         raise ConfigError(f"{path}: {why}")
 
 

@@ -40,7 +40,7 @@ class PlanSlice(msgspec.Struct, frozen=True):
     head: bytes
 
 
-def slice_of(plan: Plan, peer: PeerId) -> PlanSlice:
+def make_slice(plan: Plan, peer: PeerId) -> PlanSlice:
     """The part of a plan that a peer needs."""
     graph, tail, head = plan.hops["graph"], plan.hops["peer"], plan.hops["next"]
     own = np.isin(graph, graph[tail == peer])
@@ -53,11 +53,11 @@ def slice_of(plan: Plan, peer: PeerId) -> PlanSlice:
     )  # fmt: skip
 
 
-def packed(part: PlanSlice) -> bytes:
+def encode_slice(part: PlanSlice) -> bytes:
     return zlib.compress(msgspec.msgpack.encode(part))
 
 
-def unpacked(data: bytes) -> PlanSlice:
+def decode_slice(data: bytes) -> PlanSlice:
     """Read and check a part. Raises `WireError`."""
     unpacker = zlib.decompressobj()
     try:
@@ -72,7 +72,7 @@ def unpacked(data: bytes) -> PlanSlice:
     return part
 
 
-def columns_of(part: PlanSlice) -> tuple[Any, Any, Any]:
+def hop_columns(part: PlanSlice) -> tuple[Any, Any, Any]:
     """Graph, peer and next hop of each hop."""
     graph, tail, head = (
         np.frombuffer(each, dtype=_INT32).astype(np.int32) for each in (part.graph, part.tail, part.head)
@@ -86,7 +86,7 @@ def _fault(part: PlanSlice) -> str | None:
         return "its columns differ in length"
     if not 0 <= part.id < 1 << 32 or not 0 <= part.peer < part.peers:
         return f"it is for peer {part.peer} of {part.peers}"
-    graph, tail, head = columns_of(part)
+    graph, tail, head = hop_columns(part)
     if len(graph) and (graph.min() < 0 or (np.diff(graph) < 0).any()):
         return "its graphs are not sorted"
     for ends in (tail, head):

@@ -46,8 +46,17 @@ class Publication(msgspec.Struct, frozen=True, gc=False):
         if self.ttl_ns is not None and self.ttl_ns <= 0:
             raise Refused(f"a ttl must be above 0, got {self.ttl_ns} ns", code="invalid-event")
 
+    def after(self, waited_ns: Nanos) -> "Publication":
+        """The publication with the rest of its time to live. Raises `ClientError` if none is left."""
+        if self.ttl_ns is None:
+            return self
+        if waited_ns >= self.ttl_ns:
+            sentence = f"the event was not sent within its ttl of {self.ttl_ns / SECOND:g} s"
+            raise ClientError(sentence, code="expired")
+        return msgspec.structs.replace(self, ttl_ns=self.ttl_ns - waited_ns)
 
-def as_publication(
+
+def make_publication(
     attributes: Attributes,
     payload: bytes = b"",
     headers: Headers | None = None,

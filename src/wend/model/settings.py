@@ -33,10 +33,10 @@ from typing import (
 
 import msgspec
 
-from wend.model.error_text import either, listed, reworded
+from wend.model.error_text import describe_field_error, join_with_and, join_with_or
 from wend.model.errors import ConfigError
 from wend.model.events import as_scalar
-from wend.model.units import MINUTE, MS, SECOND, Nanos, parse_duration, parse_short
+from wend.model.units import MINUTE, MS, SECOND, Nanos, parse_duration, parse_milliseconds
 
 DURATION_SUFFIX = "_ns"
 _UNITS: dict[str, Nanos] = {"ms": MS, "s": SECOND, "min": MINUTE}
@@ -81,7 +81,7 @@ class OnlyFor(msgspec.Struct, frozen=True):
 
     def reason(self, value: Any) -> str:
         """Why the setting has no effect for this value of the other one."""
-        return self.why.format(value=value) if self.why else f"it is for {either(self.values)}, not for {value}"
+        return self.why.format(value=value) if self.why else f"it is for {join_with_or(self.values)}, not for {value}"
 
 
 @runtime_checkable
@@ -151,7 +151,7 @@ class Setting(msgspec.Struct, frozen=True):
     @property
     def flag(self) -> str:
         """Its option on the command line."""
-        return flag_of(self.name)
+        return flag_name(self.name)
 
     @property
     def required(self) -> bool:
@@ -253,7 +253,7 @@ class Setting(msgspec.Struct, frozen=True):
             case "choice":
                 if value in self.choices:
                     return value
-                raise ConfigError(f"{self.name} must be {either(self.choices)}, got {value!r}")
+                raise ConfigError(f"{self.name} must be {join_with_or(self.choices)}, got {value!r}")
             case "text":
                 if isinstance(value, str):
                     return value
@@ -261,7 +261,7 @@ class Setting(msgspec.Struct, frozen=True):
             case "duration":
                 if not isinstance(value, str):
                     raise ConfigError(f'{self.name} needs a unit: "{value}{self.unit}", not {value!r}')
-                return parse_short(value, self.name) if self.unit == "ms" else parse_duration(value)
+                return parse_milliseconds(value, self.name) if self.unit == "ms" else parse_duration(value)
             case "table":
                 return self._table(value)
         return self._number(value)
@@ -282,7 +282,9 @@ class Setting(msgspec.Struct, frozen=True):
             table = getattr(msgspec.convert({self.name: plain}, holder), self.name)
         except msgspec.ValidationError as error:
             cause = error.__cause__
-            raise ConfigError(str(cause) if isinstance(cause, ConfigError) else reworded(error, holder)) from None
+            raise ConfigError(
+                str(cause) if isinstance(cause, ConfigError) else describe_field_error(error, holder)
+            ) from None
         if isinstance(table, CheckedTable):
             table.check(self.name)
         return table
@@ -310,7 +312,7 @@ def _plain(value: Any) -> Any:
     return msgspec.json.decode(msgspec.json.encode(value))
 
 
-def flag_of(name: str) -> str:
+def flag_name(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
@@ -325,7 +327,7 @@ def _duration_text(value: Nanos, unit: str) -> str:
 
 
 @cache
-def settings_of(group: type[Settings]) -> tuple[Setting, ...]:
+def declared_settings(group: type[Settings]) -> tuple[Setting, ...]:
     """The settings that a struct declares, in their order."""
     hints = get_type_hints(group, include_extras=True)
     fields = [field for field in msgspec.structs.fields(group) if field.name not in group.undeclared]
@@ -389,7 +391,7 @@ def check_rules(settings: Iterable[Setting], values: Values) -> None:
         if requires is not None and present.isdisjoint(requires.settings):
             raise ConfigError(f"{name} {requires.why}")
         if excludes is not None and (others := [each for each in excludes.settings if each in present]):
-            raise ConfigError(f"{excludes.why}: leave out {listed(others)}")
+            raise ConfigError(f"{excludes.why}: leave out {join_with_and(others)}")
 
 
 def unused_settings(settings: Iterable[Setting], values: Values) -> dict[str, str]:

@@ -96,7 +96,7 @@ class Segment(NamedTuple):
         return f"{self.table}-v{self.schema}-{self.peer}-{self.incarnation}-{self.number:06d}.parquet"
 
 
-def segment_of(name: str) -> Segment | None:
+def parse_segment_name(name: str) -> Segment | None:
     """The parts of a file's name; None if it is not a segment."""
     match = _NAME.fullmatch(name)
     return None if match is None else Segment(match[1], *(int(match[at]) for at in range(2, 6)))

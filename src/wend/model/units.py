@@ -35,7 +35,7 @@ def parse_duration(text: str) -> Nanos:
     return round(Decimal(match[1]) * _UNITS[match[2]]) if about else 0  # a float would lose nanoseconds
 
 
-def parse_short(text: str, what: str) -> Nanos:
+def parse_milliseconds(text: str, what: str) -> Nanos:
     """Parse a duration that users think of in milliseconds. It needs a unit, because `160` would be 160 seconds."""
     if _DURATION.fullmatch(text) and text.strip()[-1] in "0123456789.":
         raise ConfigError(f"{what} {text.strip()} needs a unit: {text.strip()}ms or {text.strip()}s")

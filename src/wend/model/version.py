@@ -3,7 +3,7 @@
 __version__ = "0.1.0"
 
 
-def core() -> str:
+def core_build() -> str:
     """Which build of the protocol, the matching and the simulator runs: `compiled` or `pure`."""
     from importlib.machinery import EXTENSION_SUFFIXES
     from importlib.util import find_spec

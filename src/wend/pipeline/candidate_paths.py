@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from wend.model.errors import ConfigError
-from wend.model.files import written
+from wend.model.files import write_atomically
 from wend.pipeline.spark.arrow_schema import spark_schema
 from wend.pipeline.storage.job_folders import literal_path, spark_path
 from wend.planning.arrays import Ints
@@ -107,7 +107,7 @@ def graph_file(graph: CsrGraph, folder: Path) -> Path:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(f"cannot write the network to {folder}: {error.strerror}") from None
-        with written(file) as draft, draft.open("wb") as out:
+        with write_atomically(file) as draft, draft.open("wb") as out:
             np.savez(out, **graph._asdict())
     return file
 

@@ -7,21 +7,25 @@ into the key of each run that names it.
 
 The compiled core has the sources of the pure one, and gives the same results. Its hash still says which core ran, so
 that no sweep mixes the times of both.
+
+The hash is that of the syntax trees. Comments, docstrings and the layout of lines decide nothing, so an edit of prose
+keeps the stored results.
 """
 
+import ast
 import sys
 from functools import cache
 from hashlib import blake2b
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-from wend.model.version import core
+from wend.model.version import core_build
 from wend.strategies.registry import home
 
 PARTS = (
     "model", "topology", "matching", "protocol", "strategies", "drivers/sim",
     "drivers/arrivals.py", "drivers/scenario_fields.py", "drivers/scenario_underlay.py",
-    "drivers/scenarios.py", "drivers/settings.py", "drivers/tally.py", "drivers/workload.py", "drivers/world.py",
+    "drivers/scenarios.py", "drivers/settings.py", "drivers/summaries.py", "drivers/workload.py", "drivers/world.py",
 )  # fmt: skip
 
 
@@ -38,9 +42,33 @@ def code_hash(parts: tuple[str, ...] = PARTS) -> str:
         if not sources:
             raise ValueError(f"Wend's source has no {part}: a misspelt path would let stale results stay")
         for name, source in sources:
-            digest.update(f"{name}\0{len(source)}\0".encode())
-            digest.update(source)
-    return digest.hexdigest() + (COMPILED if core() == "compiled" else "")
+            meaning = without_prose(source)
+            digest.update(f"{name}\0{len(meaning)}\0".encode())
+            digest.update(meaning)
+    return digest.hexdigest() + (COMPILED if core_build() == "compiled" else "")
+
+
+def without_prose(source: bytes) -> bytes:
+    """What a source tells the interpreter: its syntax tree, without comments, docstrings and positions. Equal trees
+    give equal bytes under every version of Python."""
+    return repr(_tree(ast.parse(source))).encode()
+
+
+def _tree(node: object) -> object:
+    if isinstance(node, ast.AST):
+        fields = [(name, _tree(value)) for name, value in ast.iter_fields(node) if value not in (None, [])]
+        return type(node).__name__, fields
+    if isinstance(node, list):
+        return [_tree(each) for each in node if not _is_prose(each)]
+    return repr(node)
+
+
+def _is_prose(node: object) -> bool:
+    """Whether a statement is a bare string: a docstring, or the explanation below a field."""
+    match node:
+        case ast.Expr(value=ast.Constant(value=str())):
+            return True
+    return False
 
 
 def outside(strategy: str) -> list[tuple[str, bytes]]:

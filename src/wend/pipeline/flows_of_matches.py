@@ -30,7 +30,7 @@ from wend.pipeline.storage.input_tables import (
     survey,
     write_quarantine,
 )
-from wend.pipeline.storage.job_folders import Target, drafted, literal_path, local_path
+from wend.pipeline.storage.job_folders import Target, literal_path, local_path, new_output
 from wend.pipeline.storage.json_lines import Id, decode_line, first_line, is_lines, line_table, text_lines, validate_id
 from wend.pipeline.storage.parquet_tables import NUMBERS, parquet_of, require_columns
 
@@ -85,7 +85,7 @@ def write_flows(
 ) -> FlowSummary:
     """Write the flows as Parquet. Rates are per second of `span` or, without it, of the time that the events cover."""
     check_max_bad(max_bad)
-    with plain_errors(), drafted(spark, out, overwrite=overwrite) as draft:
+    with plain_errors(), new_output(spark, out, overwrite=overwrite) as draft:
         pairs = _matches(spark, matches)
         of_peers = _sifted(_read(spark, subscriptions, SUBSCRIPTIONS), "subscription", None, max_bad)
         of_events = _sifted(_read(spark, events, EVENTS), "event", span, max_bad)

@@ -29,7 +29,7 @@ from wend.model.randomness import stream
 from wend.pipeline.spark.arrow_schema import spark_schema
 from wend.pipeline.spark.task_errors import plain_errors
 from wend.pipeline.spark.task_progress import report_rows, row_progress, rows_reported
-from wend.pipeline.storage.job_folders import Target, drafted
+from wend.pipeline.storage.job_folders import Target, new_output
 
 WorkloadKind = Literal["uniform", "zipf", "narrow", "fixed", "rectangles"]
 KINDS: tuple[WorkloadKind, ...] = ("uniform", "zipf", "narrow", "fixed", "rectangles")
@@ -244,7 +244,7 @@ def write_workload(
 ) -> None:
     """Write `out/events` and `out/subscriptions`, both or none."""
     tables = {"events": (events, events_count), "subscriptions": (subscriptions, subscriptions_count)}
-    with plain_errors(), drafted(spark, out, overwrite=overwrite) as draft:
+    with plain_errors(), new_output(spark, out, overwrite=overwrite) as draft:
         for name, (make, count) in tables.items():
             progress = None if draft.folder is None else draft.folder / name
             if progress is not None:

@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from wend.drivers.scenarios import Scenario
 from wend.drivers.settings import load_chosen, outside_plugins, peer_settings, read_values
-from wend.model.settings import Setting, settings_of
+from wend.model.settings import Setting, declared_settings
 from wend.model.summary import Summary
-from wend.pipeline.code_hash import outside
+from wend.pipeline.code_hash import outside, without_prose
 from wend.pipeline.sweeps.run_kind import number_or_nothing
 
 _SCALARS = {
@@ -36,7 +36,7 @@ def scenario_key(scenario: Scenario) -> str:
         files += _file_digest(path)
     for plugin in outside_plugins(scenario.chosen):
         for name, source in outside(plugin):
-            files += sha256(name.encode() + b"\0" + source).digest()
+            files += sha256(name.encode() + b"\0" + without_prose(source)).digest()
     return blake2b(text + files, digest_size=10).hexdigest()
 
 
@@ -109,7 +109,7 @@ def column(name: str, part: str) -> str:
 METRICS: dict[str, pa.DataType] = {**columns(Summary), "control_packets": pa.int64()}
 RATIOS = tuple(name for name, kind in METRICS.items() if kind == pa.float64())
 
-COLUMNS: dict[str, Setting] = {each.column: each for each in (*settings_of(Scenario), *peer_settings().values())}
+COLUMNS: dict[str, Setting] = {each.column: each for each in (*declared_settings(Scenario), *peer_settings().values())}
 """The columns of a scenario, with their settings."""
 _MAPS = {column for column, each in COLUMNS.items() if get_origin(each.type) is dict}
 """The columns that are maps. Arrow has them as pairs."""

@@ -16,7 +16,7 @@ import msgspec
 
 from wend.drivers.scenarios import Scenario, make_scenario
 from wend.drivers.settings import load_chosen
-from wend.drivers.world import overlay_of
+from wend.drivers.world import make_overlay
 from wend.model.errors import ConfigError
 from wend.model.scenario import DRAWN
 
@@ -97,5 +97,5 @@ def _at(where: str) -> Iterator[None]:
 def _check_map(s: Scenario, maps: set[str]) -> None:
     """Read the map of a scenario, to find mistakes before a sweep starts; each map once."""
     if s.topology not in DRAWN and s.topology not in maps:
-        overlay_of(s)
+        make_overlay(s)
         maps.add(s.topology)

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from wend.model.errors import ConfigError
 from wend.pipeline.storage.parquet_tables import parquet_of
-from wend.topology.inference import LONGEST, merge
+from wend.topology.inference import LONGEST, merge_holes
 from wend.topology.traceroute_counts import RECORDS, count
 
 _SIGHTINGS = "kind string, a string, b string, gap int, middle string, seen long, first_ns long, last_ns long"
@@ -107,7 +107,7 @@ def _merged(table: pa.Table) -> pa.Table:
 
     pairs = list(zip(table.column("a").to_pylist(), table.column("b").to_pylist(), strict=True))
     nodes = {(min(node(a), node(b)), max(node(a), node(b))): (a, b) for a, b in pairs}
-    rows = [(*nodes[pair], f"unknown:{number}") for pair, (_, number) in merge(set(nodes)).items()]
+    rows = [(*nodes[pair], f"unknown:{number}") for pair, (_, number) in merge_holes(set(nodes)).items()]
     names = [pa.array([row[i] for row in rows], pa.string()) for i in range(3)]
     return pa.table(names, names=["a", "b", "unknown"])
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
-from wend.model.flows import NO_DEADLINE, Deadline, Flow, demands, read_flows, told_apart
+from wend.model.flows import NO_DEADLINE, Deadline, Flow, check_flows, read_flows, unambiguous_names
 from wend.model.randomness import stream
 from wend.model.rates import BITS_PER_BYTE
 from wend.model.units import SECOND
@@ -132,7 +132,7 @@ class WorkloadBuilder:
 def workload_of(flows: Iterable[Flow], names: Sequence[str], where: str = "workload") -> FlowWorkload:
     """Check and merge flows. An error names the wrong flow, counted from 1."""
     builder = WorkloadBuilder()
-    for flow in demands(flows, names, where):
+    for flow in check_flows(flows, names, where):
         builder.add(flow.publisher, flow.receivers, flow.rate_msgs, flow.rate_bps, flow.weight, flow.deadline)
     workload = builder.build()
     if not len(workload):
@@ -151,7 +151,11 @@ def write_workload(workload: FlowWorkload, path: Path, names: Sequence[str] = ()
     import pyarrow as arrow
     from pyarrow import parquet
 
-    publisher, receivers, called = arrow.array(workload.publisher), arrow.array(workload.receivers), told_apart(names)
+    publisher, receivers, called = (
+        arrow.array(workload.publisher),
+        arrow.array(workload.receivers),
+        unambiguous_names(names),
+    )
     if not isinstance(called, range):
         words = arrow.array(called)
         publisher, receivers = words.take(publisher), words.take(receivers)

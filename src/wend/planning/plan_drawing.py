@@ -16,7 +16,7 @@ from wend.pictures.labels import Label, label_elements, place_labels
 from wend.pictures.palette import LOADS
 from wend.pictures.style import HEADING, NOTE, SMALL, TITLE
 from wend.planning.arrays import TOLERANCE, Floats, tidy
-from wend.topology.layout import fit, height_for, laid_out
+from wend.topology.layout import fit, height_for, lay_out
 
 _PANEL, _WIDE_PANEL, _MARGIN = 580.0, 960.0, 28.0
 _WIDE = 1.6
@@ -222,7 +222,7 @@ def style_of(share: float) -> tuple[float, str, float, str]:
 
 def _layout(plan: Plan) -> _Layout:
     ends = zip(plan.arcs["a"].tolist(), plan.arcs["b"].tolist(), strict=True)
-    places = laid_out(np.stack((plan.peers["x"], plan.peers["y"]), axis=1), [(a, b) for a, b in ends if a < b])
+    places = lay_out(np.stack((plan.peers["x"], plan.peers["y"]), axis=1), [(a, b) for a, b in ends if a < b])
     across, down = (places.max(axis=0) - places.min(axis=0)).tolist()
     stacked = across > _WIDE * down
     panel = _WIDE_PANEL if stacked else _PANEL

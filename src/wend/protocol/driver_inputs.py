@@ -17,6 +17,7 @@ from wend.protocol.ports import (
     Attached,
     Confirmed,
     ContactFound,
+    Delayed,
     Detached,
     Input,
     LinkAdded,
@@ -63,6 +64,8 @@ class DriverInputs:
                 self._on_unsent(now, event, effects)
             case Confirmed():
                 self._local.durable.confirm(now, event.number, event.positions, effects)
+            case Delayed():
+                self._local.deliver_late(now, event.delivery.delayed_by(event.waited_ns), effects)
             case Attached():
                 if not self._local.durable.attach(now, event, effects):
                     effects.append(Refuse(self._host.view.me, "no-such-subscription", str(event.number)))
@@ -98,7 +101,7 @@ class DriverInputs:
                 raise TypeError(f"{event!r:.80} is not an input of a driver")
 
     def _start(self, now: Nanos, event: Started, effects: Effects) -> None:
-        self._local.begin(now)
+        self._local.begin(now, restarted=bool(event.stored))
         self._layer.begin(now, event.neighbours)
         self._host.forms_links = self._host.forms_links or event.contacts_follow
         self._host.view.neighbours = tuple(self._host.view.links)

@@ -133,6 +133,13 @@ class Confirmed(msgspec.Struct, frozen=True, gc=False):
     positions: tuple[int, ...]
 
 
+class Delayed(msgspec.Struct, frozen=True, gc=False):
+    """A delivery has waited in the driver, and can be made now. The answer is a `Deliver`, unless it has expired."""
+
+    delivery: "Deliver"
+    waited_ns: Nanos
+
+
 class Planned(msgspec.Struct, frozen=True, gc=False):
     """This peer publishes by this plan from now on. Packets in transit follow the plan that they started with."""
 
@@ -192,6 +199,7 @@ Input = (
     | Attached
     | Detached
     | Confirmed
+    | Delayed
     | PathFound
     | ContactFound
     | LinkAdded

@@ -123,7 +123,7 @@ def sign(
     if peer is not None and not 0 <= peer <= MAX_PEER_ID:
         raise ConfigError(f"a peer id is in 0..{MAX_PEER_ID}, got {peer}")
     if not_after_s > issuer.not_after_s:
-        raise ConfigError(f"the root ends at {show_time(issuer.not_after_s)}, before the certificate would")
+        raise ConfigError(f"the root ends at {utc_text(issuer.not_after_s)}, before the certificate would")
     check_groups(groups)
     use = [ExtendedKeyUsageOID.CLIENT_AUTH] if peer is None else list(_PEER_USE)
     claims = Claims(_VERSION, content.session_key, peer, tuple(groups))
@@ -176,7 +176,7 @@ def check_name(name: str, what: str = "name") -> None:
         raise ConfigError(f"a {what} has 1 to {MAX_NAME} bytes, all printable and no slash, got {name!r}")
 
 
-def show_time(seconds: int) -> str:
+def utc_text(seconds: int) -> str:
     """A time in UTC, as commands and refusals show it."""
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -265,7 +265,7 @@ class RootVerifier:
             raise Untrusted("this is not a certificate") from None
         self.check(identity, now_s)
         if now_s > issuer.not_after_s:
-            raise Untrusted(f"the root {issuer.name} has ended at {show_time(issuer.not_after_s)}")
+            raise Untrusted(f"the root {issuer.name} has ended at {utc_text(issuer.not_after_s)}")
         return identity
 
     def check(self, identity: Identity, now_s: int) -> None:
@@ -273,9 +273,9 @@ class RootVerifier:
         if identity.serial in self.revoked:
             raise Untrusted(f"the certificate of {identity.name} is revoked", code="credentials-revoked")
         if now_s < identity.not_before_s:
-            raise Untrusted(f"the certificate of {identity.name} begins at {show_time(identity.not_before_s)}")
+            raise Untrusted(f"the certificate of {identity.name} begins at {utc_text(identity.not_before_s)}")
         if now_s > identity.not_after_s:
-            sentence = f"the certificate of {identity.name} has ended at {show_time(identity.not_after_s)}"
+            sentence = f"the certificate of {identity.name} has ended at {utc_text(identity.not_after_s)}"
             raise Untrusted(sentence, code="credentials-expired")
 
     def _issuer(self, certificate: x509.Certificate) -> Root:

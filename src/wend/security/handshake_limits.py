@@ -15,7 +15,7 @@ from wend.model.units import MS, SECOND, Nanos
 from wend.security import packets
 from wend.security.cookies import Address, CookieJar, mac, mac1_key
 from wend.security.packets import InitiationPacket
-from wend.security.token_buckets import SourceBuckets, TokenBucket, source_of
+from wend.security.token_buckets import SourceBuckets, TokenBucket, source_network
 
 SHUT_NS: Nanos = MS
 """How long initiations of strangers are refused unread after the tokens for replies were used up."""
@@ -70,7 +70,7 @@ class HandshakeLimiter:
         if not hmac.compare_digest(mac(self._mac1_key, packet.signed), packet.mac1):
             self.refused["wrong-mac"] += 1
             return False
-        now_s, source = now / SECOND, source_of(address[0])
+        now_s, source = now / SECOND, source_network(address[0])
         if any(packet.mac2) and self._jar.accepts(now, address, packet.signed, packet.mac1, packet.mac2):
             if self._sources.take(source, now_s) and self._proved.take(now_s):
                 return True

@@ -15,7 +15,7 @@ from wend.security.cookies import Address, mac, mac1_key, open_cookie
 from wend.security.handshake_limits import HandshakeLimiter, SessionLimits
 from wend.security.identity import Identity
 from wend.security.introductions import Introductions
-from wend.security.noise import Answer, Initiation
+from wend.security.noise import InitiatorHandshake, ResponderHandshake
 from wend.security.peer_session import AddressSession, PeerSession, PendingHandshake
 from wend.security.session_effects import SessionOutput
 from wend.security.session_table import SessionTable
@@ -76,7 +76,7 @@ class Responder:
 
     def _answer(self, now: Nanos, packet: packets.InitiationPacket, address: Address) -> None:
         try:
-            answer = Answer(self._introductions.static, packet.handshake, PROLOGUE)
+            answer = ResponderHandshake(self._introductions.static, packet.handshake, PROLOGUE)
             introduction = packets.decode_introduction(answer.payload)
         except WireError:
             self._output.refused["wrong-handshake"] += 1
@@ -177,7 +177,9 @@ class Initiator:
         self._table.number_handshake(pending)
         pending.identity = identity
         try:
-            pending.noise = Initiation(self._introductions.static, identity.session_key, self._random(32), PROLOGUE)
+            pending.noise = InitiatorHandshake(
+                self._introductions.static, identity.session_key, self._random(32), PROLOGUE
+            )
             message = pending.noise.write(self._introductions.encode(self._number, padded=True))
         except WireError:  # the root has signed an invalid key
             self._output.refused["wrong-handshake"] += 1

@@ -83,7 +83,7 @@ class SymmetricState:
         return derive(self._chaining_key, b"")
 
 
-class Initiation:
+class InitiatorHandshake:
     """A handshake as seen by the peer that began it."""
 
     def __init__(self, static: KeyPair, remote: bytes, ephemeral: bytes, prologue: bytes) -> None:
@@ -114,7 +114,7 @@ class Initiation:
         return state.decrypt(message[KEY_BYTES:]), state.split()
 
 
-class Answer:
+class ResponderHandshake:
     """A handshake as seen by the other peer, made from the first message."""
 
     def __init__(self, static: KeyPair, message: bytes, prologue: bytes) -> None:

@@ -7,7 +7,7 @@ from wend.model.events import PeerId
 from wend.model.units import MINUTE, MS, SECOND, Nanos
 from wend.security.cookies import SECRET_NS, Address
 from wend.security.identity import Identity
-from wend.security.noise import Initiation
+from wend.security.noise import InitiatorHandshake
 from wend.security.transport import TransportKeys
 
 RETRY_NS: tuple[Nanos, ...] = tuple(ms * MS for ms in (250, 500, 1000, 2000, 5000))
@@ -90,7 +90,7 @@ class PendingHandshake(Attempt):
         self.index = 0
         self.identity: Identity | None = None
         """Of the other peer, from its certificate."""
-        self.noise: Initiation | None = None
+        self.noise: InitiatorHandshake | None = None
         self.mac1 = b""
         self.has_shown_cookie = False
         self.demand_ns = now

@@ -72,7 +72,7 @@ class SourceBuckets:
 
 
 @lru_cache(MAX_SOURCES)
-def source_of(host: str) -> str:
+def source_network(host: str) -> str:
     """The source of a host: its IPv4 address, or the /64 network of its IPv6 address, which belongs to one site. A
     socket for both families shows IPv4 addresses inside IPv6 ones."""
     try:

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import msgspec
 
-from wend.model.error_text import either
+from wend.model.error_text import join_with_or
 from wend.model.errors import ConfigError
-from wend.model.settings import Settings, settings_of
+from wend.model.settings import Settings, declared_settings
 from wend.protocol.config import DeliverySettings, LinkSettings, PeerConfig
 from wend.protocol.peer import Peer
 from wend.protocol.plugins import (
@@ -352,7 +352,7 @@ def _check_membership(strategy: str, membership: str) -> None:
         if not makes_links:
             strategies = {name: each.membership for name, each in STRATEGIES.items() if each.membership is not None}
             able = [name for name, needs in strategies.items() if needs == membership] or [*strategies]
-            raise ConfigError(f"{strategy} sends over links, and {membership} makes none: choose {either(able)}")
+            raise ConfigError(f"{strategy} sends over links, and {membership} makes none: choose {join_with_or(able)}")
     elif OUTSIDE not in membership:
         if makes_links:
             raise ConfigError(f"{strategy} writes to any peer, and {membership} makes links: choose {needed}")
@@ -427,7 +427,7 @@ def _checked(kind: Kind, what: str, plugin_class: type) -> type[Plugin]:
 def _check_settings(kind: Kind, name: str, plugin_class: type[Plugin]) -> None:
     if not (isinstance(plugin_class.settings, type) and issubclass(plugin_class.settings, Settings)):
         raise ConfigError(f"{TITLES[kind]} {name!r}: its settings are not a subclass of Settings")
-    groups = {one.name: group for group in setting_groups() for one in settings_of(group)}
-    for one in settings_of(plugin_class.settings):
+    groups = {one.name: group for group in setting_groups() for one in declared_settings(group)}
+    for one in declared_settings(plugin_class.settings):
         if groups.get(one.name, plugin_class.settings) is not plugin_class.settings:
             raise ConfigError(f"{TITLES[kind]} {name!r} declares the setting {one.name}, which exists already")

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from wend.model.errors import ConfigError
 from wend.model.randomness import stream
 from wend.topology.maps import fibre_ns
-from wend.topology.underlay import Draft, LinkKind, RouterKind, Underlay, choose
+from wend.topology.underlay import LinkKind, RouterKind, Underlay
+from wend.topology.underlay_builder import UnderlayBuilder, weighted_choice
 
 _TRIES = 1000
 
@@ -39,7 +40,7 @@ QUIST = Brite()
 
 def brite(seed: int, shape: Brite = QUIST, name: str = "brite") -> Underlay:
     _check(shape)
-    draft = Draft(name)
+    builder = UnderlayBuilder(name)
     level = stream(seed, "underlay", name, "domains")
     centres = level.random((shape.domains, 2)) * shape.side_km
     between = waxman(centres, shape.m, shape.beta, shape.side_km, level)
@@ -47,18 +48,18 @@ def brite(seed: int, shape: Brite = QUIST, name: str = "brite") -> Underlay:
     for domain, centre in enumerate(centres):
         rng = stream(seed, "underlay", name, "routers", domain)
         spots = rng.random((shape.size, 2)) * shape.domain_side_km
-        first = len(draft)
+        first = len(builder)
         for x, y in centre + (spots / shape.domain_side_km - 0.5) * shape.side_km * spread:
-            draft.router(RouterKind.ACCESS, domain, x, y)
+            builder.add_router(RouterKind.ACCESS, domain, x, y)
         for a, b in waxman(spots, shape.m, shape.beta, shape.domain_side_km, rng):
-            draft.link(first + a, first + b, LinkKind.INNER, _delay(spots[a], spots[b]))
+            builder.add_link(first + a, first + b, LinkKind.INNER, _delay(spots[a], spots[b]))
     borders = stream(seed, "underlay", name, "borders")
     for a, b in between:
         for _ in range(_TRIES):
             here, there = (d * shape.size + int(borders.integers(shape.size)) for d in (a, b))
-            if draft.link(here, there, LinkKind.BORDER, _delay(centres[a], centres[b])):
+            if builder.add_link(here, there, LinkKind.BORDER, _delay(centres[a], centres[b])):
                 break
-    return draft.done()
+    return builder.build()
 
 
 def waxman(
@@ -74,9 +75,9 @@ def waxman(
     for node, present in [*((n, slice(0, n)) for n in range(m, nodes)), *((n, slice(m, nodes)) for n in early)]:
         for _ in range(m):
             weights = np.where(linked[node], 0.0, pull[node])[present]
-            a, b = node, present.start + choose(rng, weights) if weights.any() else node
+            a, b = node, present.start + weighted_choice(rng, weights) if weights.any() else node
             if a == b:  # in a tiny graph the node has all possible links: two other nodes get this one
-                a, b = divmod(choose(rng, np.where(linked, 0.0, pull).ravel()), nodes)
+                a, b = divmod(weighted_choice(rng, np.where(linked, 0.0, pull).ravel()), nodes)
             linked[a, b] = linked[b, a] = True
             links.append((min(a, b), max(a, b)))
     return links

@@ -5,7 +5,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from wend.model.errors import ConfigError
-from wend.topology import formats, transit_stub
+from wend.topology import transit_stub, underlay_files
 from wend.topology.brite import brite
 from wend.topology.powerlaw import PowerLaw, power_law
 from wend.topology.underlay import Underlay
@@ -38,10 +38,10 @@ def make(name: str, seed: int = 1) -> Underlay:
     if name in DRAWN:
         return DRAWN[name][0](seed)
     if name.startswith("topohub:"):
-        return formats.from_topohub(name.removeprefix("topohub:"), seed=seed)
+        return underlay_files.from_topohub(name.removeprefix("topohub:"), seed=seed)
     path = Path(name)
     if path.suffix in (".graphml", ".gml"):
-        return formats.read(path, seed=seed)
+        return underlay_files.read(path, seed=seed)
     if name in ("regular", "full-mesh"):
         raise ConfigError(f"{name} is an overlay, not an underlay: see `wend sim --topology {name}`")
     raise ConfigError(f"there is no network {name!r}; known are {', '.join(DRAWN)}, topohub:NAME, or a file")

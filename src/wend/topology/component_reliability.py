@@ -6,8 +6,6 @@ which a component alternates between up and down and is up for the share of time
 link is up while all its components are.
 """
 
-from itertools import pairwise
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,7 +13,6 @@ from wend.model.errors import ConfigError
 from wend.model.randomness import stream
 from wend.model.units import Nanos, seconds
 from wend.topology.faults import Intervals, Outage
-from wend.topology.graph import Overlay
 from wend.topology.placement import Placement
 from wend.topology.underlay import Floats, Ints, LinkKind, RouterKind
 
@@ -41,19 +38,19 @@ def reliabilities(placement: Placement, seed: int) -> Floats:
     return np.clip(np.concatenate(drawn), WORST, 1.0)
 
 
-def of_paths(starts: Ints, components: NDArray[np.int32], reliability: Floats) -> Floats:
+def path_reliabilities(starts: Ints, components: NDArray[np.int32], reliability: Floats) -> Floats:
     """The reliability of each path: the product over its components."""
     products: Floats = np.exp(np.add.reduceat(np.log(reliability)[components], starts[:-1]))
     return products
 
 
-def per_event(reliability: Floats, seed: int, event: int) -> NDArray[np.bool_]:
+def draw_up_per_event(reliability: Floats, seed: int, event: int) -> NDArray[np.bool_]:
     """Whether each component is up for this event. Components and events are independent."""
     drawn: NDArray[np.bool_] = stream(seed, "failures", "event", event).random(len(reliability)) < reliability
     return drawn
 
 
-def in_time(reliability: Floats, *, down_s: float, begin: Nanos, end: Nanos, seed: int) -> Intervals:
+def draw_outages_over_time(reliability: Floats, *, down_s: float, begin: Nanos, end: Nanos, seed: int) -> Intervals:
     """Outages of exponential length, `down_s` on average, as often as the reliabilities require.
 
     All components are up at first. A component with reliability 1 has no outages.
@@ -72,37 +69,3 @@ def in_time(reliability: Floats, *, down_s: float, begin: Nanos, end: Nanos, see
             outages.append((component, now, min(until, end)))
             now = until + seconds(rng.exponential(up_s))
     return Intervals(len(reliability), outages)
-
-
-class UnderlayFaults:
-    """The outages of overlay links, derived from those of the components that they share. It is a `Faults`."""
-
-    def __init__(
-        self,
-        placement: Placement,
-        overlay: Overlay,
-        faults: Intervals,
-        *,
-        rejected: int = 0,
-        reroute_in_domains: bool = False,
-    ) -> None:
-        """With `reroute_in_domains`, outages within the domains of its two peers do not interrupt an overlay link."""
-        self.rejected = rejected
-        """Outages that were drawn and do not happen, because they would partition the underlay."""
-        starts, components = placement.link_components(overlay)
-        by_component: dict[int, list[int]] = {}
-        for link, (first, last) in enumerate(pairwise(starts.tolist())):
-            ends = overlay.links[link].a, overlay.links[link].b
-            for component in components[first:last].tolist():
-                if not (reroute_in_domains and placement.in_own_domain(component, *ends)):
-                    by_component.setdefault(component, []).append(link)
-        down = [
-            (link, start, until)
-            for component, start, until in faults.outages()
-            for link in by_component.get(component, ())
-        ]
-        links = Intervals(len(overlay.links), down)
-        self.up, self.outages, self.calendar = links.up, links.outages, links.calendar
-        self.next_change = links.next_change
-        self.component_up = faults.up
-        """Whether a component is up at a time."""

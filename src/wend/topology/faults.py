@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from wend.model.error_text import misfit
+from wend.model.error_text import describe_schema_error
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.fault_settings import Outages, Partitions, Spread
@@ -29,7 +29,7 @@ ON_LINKS = ("corruption", "reordering", "delay", "congestion", "partition")
 
 
 class Faults(Protocol):
-    def up(self, component: int, now: Nanos) -> bool: ...
+    def is_up(self, component: int, now: Nanos) -> bool: ...
 
     def outages(self) -> Iterator[Outage]:
         """All outages, ordered by start and component."""
@@ -54,7 +54,7 @@ class PerSecond:
         self._drawn = drawn
         self._down = [drawn[:, component].tobytes() for component in range(components)]
 
-    def up(self, component: int, now: Nanos) -> bool:
+    def is_up(self, component: int, now: Nanos) -> bool:
         second = now // SECOND
         return second >= self._seconds or not self._down[component][second]
 
@@ -83,7 +83,7 @@ class Intervals:
             elif until > start:
                 edges += [start, until]
 
-    def up(self, component: int, now: Nanos) -> bool:
+    def is_up(self, component: int, now: Nanos) -> bool:
         return bisect_right(self._edges[component], now) % 2 == 0
 
     def outages(self) -> Iterator[Outage]:
@@ -209,7 +209,7 @@ def read_faults(path: Path, overlay: Overlay) -> Intervals:
         raise ConfigError(f"cannot read {path}: there is no such file")
     why = "it is not Parquet, or it is truncated"
     try:
-        why = misfit(parquet.read_schema(path), schema("faults"))
+        why = describe_schema_error(parquet.read_schema(path), schema("faults"))
         rows = parquet.read_table(path, schema=schema("faults")).to_pylist()
     except (ArrowException, OSError):
         raise ConfigError(f"{path} is not a table of faults: {why}") from None

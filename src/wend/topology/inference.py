@@ -23,7 +23,7 @@ Node = tuple[str, int | str]
 """("router", 17), ("peer", 3), or ("unknown", 5) for a router that never answers."""
 
 
-def merge(around: set[tuple[Node, Node]]) -> dict[tuple[Node, Node], Node]:
+def merge_holes(around: set[tuple[Node, Node]]) -> dict[tuple[Node, Node], Node]:
     """The unknown router of each hole (rule 3). Routers are numbered in the order of their lowest holes."""
     pairs = sorted(around)
     leader = {pair: pair for pair in pairs}

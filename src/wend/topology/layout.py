@@ -15,18 +15,18 @@ Attributes = Mapping[str, Any]
 _SPRINGS_SEED = 1
 
 
-def globe(node: Attributes) -> tuple[float, float] | None:
+def geographic_position(node: Attributes) -> tuple[float, float] | None:
     """The longitude and latitude of a node, if its map states them."""
     return _numbers(node["pos"] if "pos" in node else (node.get("Longitude"), node.get("Latitude")))
 
 
-def positions_of(nodes: Sequence[Attributes]) -> list[tuple[float, float]]:
+def map_positions(nodes: Sequence[Attributes]) -> list[tuple[float, float]]:
     """The position of each node of a map, y downwards; nan if the map states none."""
     squeeze = _squeeze(nodes)
     return [_spot(node, squeeze) or (math.nan, math.nan) for node in nodes]
 
 
-def laid_out(positions: Floats, ends: Iterable[tuple[int, int]]) -> Floats:
+def lay_out(positions: Floats, ends: Iterable[tuple[int, int]]) -> Floats:
     """The given positions if all are known, else those of a spring layout, which is the same in every run."""
     if np.isfinite(positions).all():
         return positions
@@ -56,13 +56,13 @@ def height_for(positions: Floats, width: float, low: float, high: float) -> floa
 
 
 def _spot(node: Attributes, squeeze: float) -> tuple[float, float] | None:
-    place = globe(node)
+    place = geographic_position(node)
     return _numbers((node.get("x"), node.get("y"))) if place is None else (place[0] * squeeze, -place[1])
 
 
 def _squeeze(nodes: Iterable[Attributes]) -> float:
     """The length of a degree of longitude divided by that of a degree of latitude, at the map's mean latitude."""
-    latitudes = [place[1] for node in nodes if (place := globe(node)) is not None]
+    latitudes = [place[1] for node in nodes if (place := geographic_position(node)) is not None]
     return math.cos(math.radians(sum(latitudes) / len(latitudes))) if latitudes else 1.0
 
 

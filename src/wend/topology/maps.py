@@ -19,7 +19,7 @@ from wend.model.randomness import stream
 from wend.model.rates import Capacity, parse_capacity
 from wend.model.units import Nanos, millis
 from wend.topology.graph import Overlay, OverlayLink
-from wend.topology.layout import Attributes, positions_of
+from wend.topology.layout import Attributes, map_positions
 
 FIBRE_MS_PER_KM = 1 / 200
 MIN_DELAY_MS = 0.05
@@ -113,13 +113,13 @@ def read_topohub(name: str) -> MapGraph:
     )
 
 
-def labels(nodes: Iterable[Attributes]) -> list[str]:
+def node_names(nodes: Iterable[Attributes]) -> list[str]:
     """The name of each node: the first that it has of label, name and id. The number 0 is a name, too."""
     keys = ("label", "name", "id")
     return [str(next((n[key] for key in keys if n.get(key) not in (None, "")), i)) for i, n in enumerate(nodes)]
 
 
-def links_of(what: str, graph: MapGraph, names: Sequence[str]) -> list[MapLink]:
+def map_links(what: str, graph: MapGraph, names: Sequence[str]) -> list[MapLink]:
     """The links of a map, sorted: one for each pair of nodes that have edges."""
     edges: dict[tuple[int, int], list[Attributes]] = {}
     for a, b, data in graph.edges:
@@ -131,7 +131,7 @@ def links_of(what: str, graph: MapGraph, names: Sequence[str]) -> list[MapLink]:
         there = edges.get((a, b), [])
         if graph.directed:
             _check_symmetric(there, edges.get((b, a), []), where, names[a], names[b])
-        links.append(MapLink(a, b, there[0], _together(there, where), where))
+        links.append(MapLink(a, b, there[0], _total_capacity(there, where), where))
     return links
 
 
@@ -144,14 +144,14 @@ def _check_symmetric(there: Sequence[Attributes], back: Sequence[Attributes], wh
         )
     for property_name, differ in (
         ("delays", delay_of(there[0], -1, where) != delay_of(back[0], -1, where)),
-        ("capacities", _together(there, where) != _together(back, where)),
+        ("capacities", _total_capacity(there, where) != _total_capacity(back, where)),
         ("kinds", there[0].get("kind") != back[0].get("kind")),
     ):
         if differ:
             raise ConfigError(f"{where}: its two directions have different {property_name}, but they must be equal")
 
 
-def _together(parallel: Sequence[Attributes], where: str) -> Capacity:
+def _total_capacity(parallel: Sequence[Attributes], where: str) -> Capacity:
     """The sum of the capacities of parallel edges."""
     each = [capacity_of(data, where) for data in parallel]
     for unit in zip(*each, strict=True):
@@ -162,8 +162,8 @@ def _together(parallel: Sequence[Attributes], where: str) -> Capacity:
 
 
 def _overlay(what: str, graph: MapGraph, delay_ms: tuple[float, float], loss: float, seed: int) -> Overlay:
-    nodes, names = graph.nodes, labels(graph.nodes)
-    edges = links_of(what, graph, names)
+    nodes, names = graph.nodes, node_names(graph.nodes)
+    edges = map_links(what, graph, names)
     drawn = stream(seed, "topology", "delays").integers(
         millis(delay_ms[0]), millis(delay_ms[1]), size=len(edges), endpoint=True
     )
@@ -172,14 +172,14 @@ def _overlay(what: str, graph: MapGraph, delay_ms: tuple[float, float], loss: fl
         for e, draw in zip(edges, drawn, strict=True)
     ]
     stated = tuple([capacity_of(node, f"{what}, peer {name}") for node, name in zip(nodes, names, strict=True)])
-    said = silent([e.data for e in edges], len(edges), drawn_from(delay_ms))
-    overlay = Overlay(len(names), links, tuple(names), stated, tuple(positions_of(nodes)), said)
+    said = missing_delay_remarks([e.data for e in edges], len(edges), drawn_delays_text(delay_ms))
+    overlay = Overlay(len(names), links, tuple(names), stated, tuple(map_positions(nodes)), said)
     if len(names) < 2 or not overlay.connected():
         raise ConfigError(f"{what} is not a connected network of two peers or more")
     return overlay
 
 
-def silent(links: Sequence[Attributes], of: int, instead: str) -> tuple[str, ...]:
+def missing_delay_remarks(links: Sequence[Attributes], of: int, instead: str) -> tuple[str, ...]:
     """A remark about links without a stated delay, out of `of` links, and about attributes that look like a delay."""
     lacking = [data for data in links if not any(data.get(key) is not None for key in DELAYS)]
     if not lacking:
@@ -190,7 +190,7 @@ def silent(links: Sequence[Attributes], of: int, instead: str) -> tuple[str, ...
     return (f"{len(lacking)} of {of} links {states} no delay ({', '.join(DELAYS)}): {instead}{unread}",)
 
 
-def drawn_from(delay_ms: tuple[float, float]) -> str:
+def drawn_delays_text(delay_ms: tuple[float, float]) -> str:
     return f"drawn from {delay_ms[0]:g}-{delay_ms[1]:g} ms"
 
 

@@ -33,7 +33,7 @@ def landmark(placement: Placement, landmarks: Iterable[PeerId]) -> Overlay:
 
 def landmark_tree(placement: Placement, root: PeerId) -> list[Pair]:
     """(parent, child) for every peer but the root, ordered by child."""
-    first = residents(placement)
+    first = router_peers(placement)
     others = np.array([peer for peer in range(placement.peers) if peer != root], dtype=np.int64)
     paths = placement.paths(np.full(len(others), root, dtype=np.int64), others)
     edges = []
@@ -45,7 +45,7 @@ def landmark_tree(placement: Placement, root: PeerId) -> list[Pair]:
 
 def chain(placement: Placement, traced: Iterable[Pair]) -> Overlay:
     """Link peers whose routers follow each other on a traced path."""
-    first = residents(placement)
+    first = router_peers(placement)
     pairs_of_traces = sorted(set(traced))
     paths = placement.paths(np.array([a for a, _ in pairs_of_traces]), np.array([b for _, b in pairs_of_traces]))
     pairs: list[Pair] = []
@@ -56,7 +56,7 @@ def chain(placement: Placement, traced: Iterable[Pair]) -> Overlay:
     return placement.overlay(pairs)
 
 
-def residents(placement: Placement) -> dict[int, PeerId]:
+def router_peers(placement: Placement) -> dict[int, PeerId]:
     """For each router with peers, the lowest of them."""
     lowest: dict[int, PeerId] = {}
     for peer, home in enumerate(placement.homes.tolist()):

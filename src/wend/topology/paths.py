@@ -12,7 +12,7 @@ from wend.model.events import PeerId
 Costs = Mapping[PeerId, Mapping[PeerId, int]]
 
 
-def tree(
+def shortest_path_tree(
     costs: Costs, source: PeerId, without: Collection[PeerId] = ()
 ) -> tuple[dict[PeerId, int], dict[PeerId, PeerId]]:
     """Distances from the source, and each reached peer's parent on its shortest path. No path visits `without`."""
@@ -39,7 +39,7 @@ def tree(
     return distance, parent
 
 
-def walk(parent: Mapping[PeerId, PeerId], source: PeerId, target: PeerId) -> tuple[PeerId, ...]:
+def path_in_tree(parent: Mapping[PeerId, PeerId], source: PeerId, target: PeerId) -> tuple[PeerId, ...]:
     """The path from source to target in a tree, with both ends; empty if there is none."""
     path = [target]
     while path[-1] != source:
@@ -59,7 +59,7 @@ def k_shortest(costs: Costs, source: PeerId, target: PeerId, k: int) -> list[tup
         return []
     if source == target:
         return [(source,)]
-    turned = _turned(costs)
+    turned = _reverse_arcs(costs)
     routes: list[tuple[PeerId, ...]] = []
     prefixes: dict[tuple[PeerId, ...], tuple[dict[PeerId, int], set[PeerId]]] = {}
     """By prefix: the distances to the target without it, and the peers that follow it in a path known so far."""
@@ -69,7 +69,7 @@ def k_shortest(costs: Costs, source: PeerId, target: PeerId, k: int) -> list[tup
     def leave(prefix: tuple[PeerId, ...], spent: int) -> None:
         """Put the best path on the heap that leaves the prefix over a link that no known path takes."""
         if prefix not in prefixes:
-            prefixes[prefix] = tree(turned, target, prefix)[0], set()
+            prefixes[prefix] = shortest_path_tree(turned, target, prefix)[0], set()
         distance, followed = prefixes[prefix]
         onward = costs[prefix[-1]].items()
         best = min([(cost + distance[n], n) for n, cost in onward if n in distance and n not in followed], default=None)
@@ -86,14 +86,14 @@ def k_shortest(costs: Costs, source: PeerId, target: PeerId, k: int) -> list[tup
         for i in range(1, len(path)):
             prefix = path[:i]
             if i > shared:  # a prefix that no earlier path has
-                prefixes[prefix] = tree(turned, target, prefix)[0], {path[i]}
+                prefixes[prefix] = shortest_path_tree(turned, target, prefix)[0], {path[i]}
             if i >= shared:
                 leave(prefix, spent)
             spent += costs[path[i - 1]][path[i]]
     return routes
 
 
-def _turned(costs: Costs) -> dict[PeerId, dict[PeerId, int]]:
+def _reverse_arcs(costs: Costs) -> dict[PeerId, dict[PeerId, int]]:
     """The graph with reversed arcs, so that a search gives the distances *to* its start."""
     turned: dict[PeerId, dict[PeerId, int]] = {peer: {} for peer in costs}
     for a, links in costs.items():

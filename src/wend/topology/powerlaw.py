@@ -18,7 +18,8 @@ import numpy as np
 
 from wend.model.errors import ConfigError
 from wend.model.randomness import stream
-from wend.topology.underlay import Draft, LinkKind, RouterKind, Underlay, check_ranges, choose, draw_delay
+from wend.topology.underlay import LinkKind, RouterKind, Underlay
+from wend.topology.underlay_builder import UnderlayBuilder, check_ranges, draw_delay, weighted_choice
 
 Homing = Literal["single", "multi"]
 _DELTA = 0.048
@@ -45,13 +46,13 @@ def power_law(seed: int, shape: PowerLaw | None = None, name: str = "power-law")
     sizes = _check(shape)
     between = pfp(shape.domains, shape.homing, stream(seed, "underlay", name, "pfp"))
     inner = shape.edges - len(between)
-    draft = Draft(name)
+    builder = UnderlayBuilder(name)
     delays = stream(seed, "underlay", name, "delays")
     wiring = stream(seed, "underlay", name, "hot")
-    cores = [_hot(draft, shape, d, size, wiring, delays) for d, size in enumerate(sizes)]
-    _borders(draft, shape, between, cores, stream(seed, "underlay", name, "borders"), delays)
-    _second_uplinks(draft, shape, inner - sum(map(_tree_edges, sizes)), sizes, wiring, delays)
-    return draft.done()
+    cores = [_hot(builder, shape, d, size, wiring, delays) for d, size in enumerate(sizes)]
+    _borders(builder, shape, between, cores, stream(seed, "underlay", name, "borders"), delays)
+    _second_uplinks(builder, shape, inner - sum(map(_tree_edges, sizes)), sizes, wiring, delays)
+    return builder.build()
 
 
 def pfp(nodes: int, homing: Homing, rng: np.random.Generator) -> list[tuple[int, int]]:
@@ -74,7 +75,7 @@ def _rich(nodes: int, links: set[tuple[int, int]], without: set[int], rng: np.ra
     degree = np.bincount(np.array(sorted(links)).ravel(), minlength=nodes)[:nodes].astype(np.float64)
     weight = np.where(degree > 0, degree ** (1 + _DELTA * np.log10(np.maximum(degree, 1))), 0.0)
     weight[sorted(n for n in without if n < nodes)] = 0.0
-    return choose(rng, weight)
+    return weighted_choice(rng, weight)
 
 
 def _parts(size: int) -> tuple[int, int]:
@@ -95,13 +96,18 @@ def _tree_edges(size: int) -> int:
 
 
 def _hot(
-    draft: Draft, shape: PowerLaw, domain: int, size: int, rng: np.random.Generator, delays: np.random.Generator
+    builder: UnderlayBuilder,
+    shape: PowerLaw,
+    domain: int,
+    size: int,
+    rng: np.random.Generator,
+    delays: np.random.Generator,
 ) -> list[int]:
     """Add the routers of an AS: core, gateways with two uplinks, access routers with one. Returns the core."""
     core, gateways = _parts(size)
     angle = 2 * math.pi * domain / shape.domains
     x0, y0 = 300 * math.cos(angle), 300 * math.sin(angle)
-    first = len(draft)
+    first = len(builder)
     uplinks: list[int] = []
     popular = 1 / np.arange(1, gateways + 1) ** shape.tail
     for i in range(size):
@@ -110,23 +116,23 @@ def _hot(
         elif i < core + gateways:
             radius, turn = 52.0, 2 * math.pi * (i - core) / gateways
         else:
-            uplinks.append(choose(rng, popular))
+            uplinks.append(weighted_choice(rng, popular))
             radius, turn = 92.0, 2 * math.pi * (i - core - gateways) / max(1, size - core - gateways)
-        draft.router(RouterKind.ACCESS, domain, x0 + radius * math.cos(turn), y0 + radius * math.sin(turn))
+        builder.add_router(RouterKind.ACCESS, domain, x0 + radius * math.cos(turn), y0 + radius * math.sin(turn))
     for a, b in _core_links(core):
-        draft.link(first + a, first + b, LinkKind.INNER, draw_delay(delays, shape.core_ms))
+        builder.add_link(first + a, first + b, LinkKind.INNER, draw_delay(delays, shape.core_ms))
     for i in range(gateways):
         for upper in rng.permutation(core)[:2].tolist():
-            draft.link(first + core + i, first + upper, LinkKind.INNER, draw_delay(delays, shape.core_ms))
+            builder.add_link(first + core + i, first + upper, LinkKind.INNER, draw_delay(delays, shape.core_ms))
     for i, gateway in enumerate(sorted(uplinks)):  # sorted: neighbours on the circle share a gateway
-        draft.link(
+        builder.add_link(
             first + core + gateways + i, first + core + gateway, LinkKind.INNER, draw_delay(delays, shape.access_ms)
         )
     return list(range(first, first + core))
 
 
 def _borders(
-    draft: Draft,
+    builder: UnderlayBuilder,
     shape: PowerLaw,
     between: list[tuple[int, int]],
     cores: list[list[int]],
@@ -140,11 +146,16 @@ def _borders(
         here, there = (min(rng.permutation(cores[d]).tolist(), key=used.__getitem__) for d in (a, b))
         used[here] += 1
         used[there] += 1
-        draft.link(here, there, LinkKind.BORDER, draw_delay(delays, shape.border_ms))
+        builder.add_link(here, there, LinkKind.BORDER, draw_delay(delays, shape.border_ms))
 
 
 def _second_uplinks(
-    draft: Draft, shape: PowerLaw, count: int, sizes: list[int], rng: np.random.Generator, delays: np.random.Generator
+    builder: UnderlayBuilder,
+    shape: PowerLaw,
+    count: int,
+    sizes: list[int],
+    rng: np.random.Generator,
+    delays: np.random.Generator,
 ) -> None:
     """Spend the remaining edges on links from access routers to a second gateway of their AS."""
     free = []
@@ -152,7 +163,9 @@ def _second_uplinks(
     for size in sizes:
         core, gateways = _parts(size)
         upper = range(first + core, first + core + gateways)
-        free += [(a, g) for a in range(first + core + gateways, first + size) for g in upper if not draft.linked(a, g)]
+        free += [
+            (a, g) for a in range(first + core + gateways, first + size) for g in upper if not builder.has_link(a, g)
+        ]
         first += size
     if not 0 <= count <= len(free):
         least = shape.edges - count
@@ -162,7 +175,7 @@ def _second_uplinks(
         )
     for i in sorted(rng.permutation(len(free))[:count].tolist()):
         access, gateway = free[i]
-        draft.link(access, gateway, LinkKind.INNER, draw_delay(delays, shape.access_ms))
+        builder.add_link(access, gateway, LinkKind.INNER, draw_delay(delays, shape.access_ms))
 
 
 def _check(shape: PowerLaw) -> list[int]:

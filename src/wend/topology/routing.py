@@ -85,7 +85,7 @@ def shortest_paths(underlay: Underlay, sources: Ints | None = None) -> ShortestP
     """The paths from the given routers, or from all."""
     routers = np.arange(underlay.routers) if sources is None else np.unique(np.asarray(sources, dtype=np.int64))
     _check_lengths(underlay)
-    distance, before, by = shortest(underlay.routers, underlay.ends, unique(underlay), routers)
+    distance, before, by = shortest(underlay.routers, underlay.ends, unique_costs(underlay), routers)
     return ShortestPaths(underlay, routers, distance >> _TIE_BITS, before, by)
 
 
@@ -100,7 +100,7 @@ def _check_lengths(underlay: Underlay) -> None:
         raise ConfigError(f"{underlay.name}: a path may have a delay of at most {_LONGEST / SECOND:.0f} s")
 
 
-def unique(underlay: Underlay) -> Ints:
+def unique_costs(underlay: Underlay) -> Ints:
     """Link costs with unique sums: nanoseconds, and below them bits that depend on the link's ends."""
     keys = underlay.ends[:, 0].astype(np.uint64) * np.uint64(underlay.routers) + underlay.ends[:, 1].astype(np.uint64)
     # splitmix64's finaliser: neighbouring keys give unrelated bits

@@ -14,7 +14,8 @@ import numpy as np
 
 from wend.model.errors import ConfigError
 from wend.model.randomness import stream
-from wend.topology.underlay import Draft, LinkKind, RouterKind, Underlay, check_ranges, components, draw_delay
+from wend.topology.underlay import LinkKind, RouterKind, Underlay, components
+from wend.topology.underlay_builder import UnderlayBuilder, check_ranges, draw_delay
 
 _TRIES = 1000
 Range = tuple[float, float]
@@ -53,33 +54,35 @@ DMM = TransitStub(
 
 def transit_stub(seed: int, shape: TransitStub = QUIST, name: str = "transit-stub") -> Underlay:
     _check(shape)
-    draft = Draft(name)
+    builder = UnderlayBuilder(name)
     delays = stream(seed, "underlay", name, "delays")
     wiring = stream(seed, "underlay", name, "wiring")
-    domains = [_transit_domain(draft, shape, d, delays) for d in range(shape.transit_domains)]
+    domains = [_transit_domain(builder, shape, d, delays) for d in range(shape.transit_domains)]
     for i, j in _connected_pairs(shape.transit_domains, shape.transit_density, 0, wiring):
         a, b = int(wiring.choice(domains[i])), int(wiring.choice(domains[j]))
-        draft.link(a, b, LinkKind.TRANSIT, draw_delay(delays, shape.between_ms))
+        builder.add_link(a, b, LinkKind.TRANSIT, draw_delay(delays, shape.between_ms))
     stub = shape.transit_domains
     for domain in domains:
         for router in domain:
             for number in range(shape.stubs):
-                _stub_domain(draft, shape, router, number, stub, wiring, delays)
+                _stub_domain(builder, shape, router, number, stub, wiring, delays)
                 stub += 1
-    return draft.done()
+    return builder.build()
 
 
-def _transit_domain(draft: Draft, shape: TransitStub, domain: int, delays: np.random.Generator) -> list[int]:
+def _transit_domain(
+    builder: UnderlayBuilder, shape: TransitStub, domain: int, delays: np.random.Generator
+) -> list[int]:
     """Add a transit domain. Drawings show domains on a circle, and the routers of each on a smaller circle."""
     centre = _centre(shape, domain)
     routers = []
     for i in range(shape.transit_size):
         turn = 2 * math.pi * i / shape.transit_size
         x, y = centre[0] + 95 * math.cos(turn), centre[1] + 95 * math.sin(turn)
-        routers.append(draft.router(RouterKind.TRANSIT, domain, x, y))
+        routers.append(builder.add_router(RouterKind.TRANSIT, domain, x, y))
     for i, a in enumerate(routers):
         for b in routers[i + 1 :]:
-            draft.link(a, b, LinkKind.TRANSIT, draw_delay(delays, shape.transit_ms))
+            builder.add_link(a, b, LinkKind.TRANSIT, draw_delay(delays, shape.transit_ms))
     return routers
 
 
@@ -91,7 +94,7 @@ def _centre(shape: TransitStub, domain: int) -> tuple[float, float]:
 
 
 def _stub_domain(
-    draft: Draft,
+    builder: UnderlayBuilder,
     shape: TransitStub,
     transit: int,
     number: int,
@@ -106,11 +109,11 @@ def _stub_domain(
     routers = []
     for i in range(shape.stub_size):
         turn = 2 * math.pi * i / shape.stub_size
-        routers.append(draft.router(RouterKind.ACCESS, domain, x0 + 9 * math.cos(turn), y0 + 9 * math.sin(turn)))
+        routers.append(builder.add_router(RouterKind.ACCESS, domain, x0 + 9 * math.cos(turn), y0 + 9 * math.sin(turn)))
     for i, j in _connected_pairs(shape.stub_size, shape.stub_density, domain, wiring):
-        draft.link(routers[i], routers[j], LinkKind.INNER, draw_delay(delays, shape.stub_ms))
+        builder.add_link(routers[i], routers[j], LinkKind.INNER, draw_delay(delays, shape.stub_ms))
     gateway = int(wiring.choice(routers))
-    draft.link(gateway, transit, LinkKind.BORDER, draw_delay(delays, shape.uplink_ms))
+    builder.add_link(gateway, transit, LinkKind.BORDER, draw_delay(delays, shape.uplink_ms))
 
 
 def _connected_pairs(size: int, density: float, turn: int, wiring: np.random.Generator) -> list[tuple[int, int]]:

@@ -17,7 +17,7 @@ from wend.pictures.labels import Label, Segments, label_elements, node_box, plac
 from wend.pictures.palette import HEATS, heat
 from wend.pictures.style import SMALL, TEXT, TINY, TITLE
 from wend.topology.graph import Overlay
-from wend.topology.layout import fit, height_for, laid_out
+from wend.topology.layout import fit, height_for, lay_out
 from wend.topology.link_overlap import meeting_routers
 from wend.topology.placement import Placement
 from wend.topology.underlay import Floats, Ints, LinkKind, Underlay
@@ -36,7 +36,7 @@ _NUMBERED = 60
 def draw(placement: Placement, overlay: Overlay, title: str, landmarks: Iterable[PeerId] = ()) -> str:
     """The whole picture."""
     under = placement.underlay
-    known = laid_out(under.position, ((a, b) for a, b in under.ends.tolist()))
+    known = lay_out(under.position, ((a, b) for a, b in under.ends.tolist()))
     size = WIDTH - 2 * (_MARGIN + _INSET), height_for(known, WIDTH - 2 * (_MARGIN + _INSET), *_HEIGHTS)
     bottom = _HEAD + size[1] + 2 * _MARGIN
     spots = fit(known, (WIDTH / 2, (_HEAD + bottom) / 2), size)

@@ -11,7 +11,7 @@ import wend
 from tests.drivers.live.net import known, run, until
 from tests.ports import free_ports
 from wend.drivers.live.config import load
-from wend.drivers.live.process import PeerService
+from wend.drivers.live.process import PeerProcess
 from wend.model.rates import Rate
 from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import FlowWorkload
@@ -67,7 +67,7 @@ def test_a_link_that_fails_while_events_flow_loses_none(tmp_path: Path) -> None:
     async def scene() -> None:
         write_plan(tmp_path / "plan")
         ports = free_ports(PEERS)
-        services = [PeerService(load(write_config(tmp_path, peer, ports))) for peer in range(PEERS)]
+        services = [PeerProcess(load(write_config(tmp_path, peer, ports))) for peer in range(PEERS)]
         got: Counter[bytes] = Counter()
         sent = 0
         async with AsyncExitStack() as stack:

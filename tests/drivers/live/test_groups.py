@@ -49,7 +49,7 @@ def test_members_at_several_peers_share_events_and_requests() -> None:
                     await event.reply(name.encode())
 
             workers = [asyncio.create_task(work(*each)) for each in (("first", first), ("second", second))]
-            known = a.peer.peer.plugins["flooded"].table.known  # type: ignore[attr-defined]
+            known = a.peer.peer.plugins["flooded"].table.interests  # type: ignore[attr-defined]
             await until(lambda: 1 in known and bool(known[1].subscriptions))
             replies = [await here.request({"topic": "x"}, b"%d" % number) for number in range(40)]
             assert done.total() == 40 and min(done.values()) > 5

@@ -10,21 +10,24 @@ from pathlib import Path
 import pytest
 
 import wend
-from tests.drivers.live.net import RawClient, fresh, known, overlay, run, take, until
+from tests.drivers.live.net import RawClient, Record, fresh, known, overlay, run, take, until
 from tests.drivers.live.processes import Process
 from tests.ports import free_ports
 from wend.drivers.live import frames
 from wend.drivers.live.broker import stalled_queue
 from wend.drivers.live.counters import Counters
+from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.store.store import Store
 from wend.drivers.live.store.writer import StoreWriter
 from wend.drivers.live.transport import kernel_queue
 from wend.drivers.live.transport.kernel_queue import SHORT_NS, KernelQueue
-from wend.model.events import Event, EventId, PeerId, SubscriptionId
+from wend.model.events import DurableOptions, Event, EventId, PeerId, Qos, SubscriptionId
+from wend.model.publication import Publication
 from wend.model.units import MS, SECOND, Nanos
+from wend.protocol.config import PeerConfig
 from wend.protocol.messages import Ack, Data, DirectMessage, Message, PlainMessage, older
-from wend.protocol.ports import Deliver, Persist
-from wend.protocol.records import DeliveredRecord
+from wend.protocol.ports import Attached, Deliver, LocalSubscription, Missed, Persist, Started
+from wend.protocol.records import ConfirmedRecord, DeliveredRecord, QueuedRecord
 from wend.strategies.clusters.interest.messages import ClusterEvent
 
 HOUR = 3600 * SECOND
@@ -205,9 +208,9 @@ def test_the_time_for_which_a_delivery_waits_for_the_disk_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scene() -> None:
-        now, delivered = SECOND, list[Deliver]()
+        now, delivered = SECOND, list[tuple[Deliver, Nanos]]()
         store = Store(tmp_path / "s")
-        writer = StoreWriter(0, store, delivered.append, lambda *_: None, Counters(), lambda: now)
+        writer = StoreWriter(0, store, lambda *late: delivered.append(late), lambda *_: None, Counters(), lambda: now)
 
         def full(_: object) -> None:
             raise OSError(28, "No space left on device")
@@ -216,10 +219,67 @@ def test_the_time_for_which_a_delivery_waits_for_the_disk_counts(
             patch.setattr(store, "append", full)
             writer.write(Persist(DeliveredRecord(EVENT.id)))
             assert writer.must_wait(Deliver(SubscriptionId(0, 1), EVENT, 5 * MS, 10 * MS))
+        assert not delivered
         now += HOUR
         writer.close()
-        assert [effect.age_ns for effect in delivered] == [5 * MS + HOUR]
+        assert [waited_ns for _, waited_ns in delivered] == [HOUR]
         assert f"cannot write its store {tmp_path / 's'}: No space left on device" in caplog.text
         assert "can write its store again, after 3600.0 s" in caplog.text and "Traceback" not in caplog.text
 
     run(scene())
+
+
+@pytest.mark.parametrize("kind", ["ttl", "deadline", "durable"])
+def test_an_event_that_expires_while_it_waits_for_the_disk_is_not_delivered(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        now, store, seen = SECOND, Store(tmp_path / "s"), Record()
+        config = PeerConfig(peer=0, strategy="dcrd", persistence=True)
+        peer = LivePeer(config, store=store, clock=lambda: now)
+        missed = list[dict[str, int]]()
+        peer.observe(seen)
+        qos = Qos(deadline_ns=SECOND, expire=True) if kind == "deadline" else Qos()
+        durable = DurableOptions("orders") if kind == "durable" else None
+        peer.start(Started((), (LocalSubscription(1, "topic = 'x'", qos, durable),)))
+        peer.serve(Told(missed))
+        if durable is not None:
+            peer.tell(Attached(1, 10))
+
+        def full(_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "append", full)
+            ttl_ns = None if kind == "deadline" else SECOND
+            peer.publish(Publication({"topic": "x"}, b"short-lived", {}, ttl_ns))
+            peer.publish(Publication({"topic": "x"}, b"long-lived", {}, HOUR if kind != "deadline" else None))
+            now += SECOND // 2
+            peer.publish(Publication({"topic": "x"}, b"newer", {}, ttl_ns))
+            now += SECOND // 2 + 1
+        await until(lambda: not peer.driver.store.held)
+        lived = {"ttl": [b"long-lived", b"newer"], "deadline": [b"newer"], "durable": [b"long-lived", b"newer"]}[kind]
+        assert [effect.event.payload for effect in seen.deliveries] == lived
+        assert peer.counters.drops["expired"] == sum(counts["expired"] for counts in missed) == 3 - len(lived)
+        peer.close()
+        if durable is not None:
+            again = Store(tmp_path / "s")
+            expired = [r.positions for r in again.records if isinstance(r, ConfirmedRecord)]
+            queued = [r.event.payload for r in again.records if isinstance(r, QueuedRecord)]
+            assert not expired and queued == lived
+            again.close()
+
+    run(scene())
+
+
+class Told:
+    """An application in the peer's process that records what it misses."""
+
+    def __init__(self, missed: list[dict[str, int]]) -> None:
+        self._missed = missed
+
+    def deliver(self, delivery: Deliver) -> None:
+        """The observer records it."""
+
+    def report_missed(self, effect: Missed) -> None:
+        self._missed.append({str(reason): count for reason, count in effect.counts.items()})

@@ -17,7 +17,7 @@ from tests.ports import free_ports
 from wend.drivers.live.access.key_files import read_folder
 from wend.drivers.live.addressing.addresses import show
 from wend.drivers.live.config import PeerFile, network_of
-from wend.drivers.live.process import PeerService
+from wend.drivers.live.process import PeerProcess
 from wend.drivers.live.transport.multicast import group_number
 from wend.drivers.live.transport.socket import PeerSocket
 from wend.security import packets
@@ -30,11 +30,11 @@ def file_of(peer: int, **fields: Any) -> PeerFile:
     return PeerFile(id=peer, listen="127.0.0.1:0", clients="127.0.0.1:0", strategy="clusters", **{**times, **fields})
 
 
-def url(service: PeerService) -> str:
+def url(service: PeerProcess) -> str:
     return f"wend://{show(service.listener.address)}"
 
 
-def clusters(service: PeerService) -> Clusters:
+def clusters(service: PeerProcess) -> Clusters:
     plugin = service.peer.peer.plugins["clusters"]
     assert isinstance(plugin, Clusters)
     return plugin
@@ -43,10 +43,10 @@ def clusters(service: PeerService) -> Clusters:
 @asynccontextmanager
 async def sites(
     *names: str, size: int, token: str, multicast_address: str = "auto", keys: KeyRing | None = None
-) -> AsyncIterator[dict[str, list[PeerService]]]:
+) -> AsyncIterator[dict[str, list[PeerProcess]]]:
     """Clusters of so many peers; all but the first peer join by its address. `{}` in an address is a peer's number."""
-    services: list[PeerService] = []
-    found: dict[str, list[PeerService]] = {name: [] for name in names}
+    services: list[PeerProcess] = []
+    found: dict[str, list[PeerProcess]] = {name: [] for name in names}
     try:
         for number in range(size):
             for place, name in enumerate(names):
@@ -55,7 +55,7 @@ async def sites(
                 address = multicast_address.format(peer + 1)
                 folder = None if keys is None else str(keys.enrol(f"site-{peer}", peer))
                 file = file_of(peer, cluster=f"{name} {token}", join=join, multicast_address=address, keys=folder)
-                services.append(PeerService(file))
+                services.append(PeerProcess(file))
                 await services[-1].start()
                 found[name].append(services[-1])
         yield found
@@ -64,7 +64,7 @@ async def sites(
             await service.leave()
 
 
-def complete(found: dict[str, list[PeerService]]) -> bool:
+def complete(found: dict[str, list[PeerProcess]]) -> bool:
     """Whether all members know each other, and coordinators all clusters."""
     for site in found.values():
         ids = tuple(sorted(service.peer.id for service in site))
@@ -77,7 +77,7 @@ def complete(found: dict[str, list[PeerService]]) -> bool:
     return True
 
 
-def acquainted(found: dict[str, list[PeerService]]) -> bool:
+def acquainted(found: dict[str, list[PeerProcess]]) -> bool:
     """Whether all coordinators have the addresses of all coordinators."""
     everyone = [service for site in found.values() for service in site]
     actives = {slot.active for site in found.values() for slot in clusters(site[0]).slots}
@@ -88,7 +88,7 @@ def acquainted(found: dict[str, list[PeerService]]) -> bool:
     )
 
 
-async def events_cross(publisher: PeerService, subscriber: PeerService) -> None:
+async def events_cross(publisher: PeerProcess, subscriber: PeerProcess) -> None:
     """A subscriber in another cluster gets events, each once."""
     async with (
         wend.connect(url(publisher)) as here,
@@ -150,7 +150,7 @@ def test_clusters_of_peers_with_keys_multicast_under_a_key_that_rolls(
 
     monkeypatch.setattr(PeerSocket, "transmit", observed)
 
-    def epochs(services: list[PeerService]) -> set[int]:
+    def epochs(services: list[PeerProcess]) -> set[int]:
         found = set()
         for service in services:
             assert service.peer.sealed is not None

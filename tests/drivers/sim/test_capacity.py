@@ -236,7 +236,7 @@ def test_a_map_binds_only_where_the_scenario_says_so(tmp_path: object) -> None:
             "</graph></graphml>"
         )
     free = TWO.with_(topology=path)
-    assert not build(free).limited
+    assert not build(free).has_capacities
     assert [link.capacity_msgs for link in build(free.with_(link_capacity="stated")).overlay.links] == [3.0, inf]
     assert [link.capacity_msgs for link in build(free.with_(link_capacity="7")).overlay.links] == [3.0, 7.0]
     with raises("invalid-setting", match="states no capacities: give a rate"):

@@ -11,7 +11,7 @@ from tests.errors import raises
 from wend.drivers.scenarios import Scenario, make_scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.checks import check, is_healed, promised_properties
-from wend.drivers.sim.disturbances import queued
+from wend.drivers.sim.disturbances import queue_length
 from wend.drivers.sim.engine import LEAVE_NS, Engine
 from wend.drivers.sim.missing import UNEXPLAINED, UNKNOWN, explain_missing
 from wend.drivers.sim.run import Outcome
@@ -92,10 +92,10 @@ def test_congestion_makes_packets_wait_and_loses_some() -> None:
 def test_a_queue_follows_its_load() -> None:
     uniform = (np.arange(20000) + 0.5) / 20000
     for load in (0.5, 0.9, 1.0, 1.3):
-        found = np.bincount([queued(load, 4, u) for u in uniform], minlength=5) / len(uniform)
+        found = np.bincount([queue_length(load, 4, u) for u in uniform], minlength=5) / len(uniform)
         wanted = load ** np.arange(5)
         assert found == pytest.approx(wanted / wanted.sum(), abs=1e-3)
-    assert [queued(0.5, 4, u) for u in (0.0, 1 - 1e-16)] == [0, 4]
+    assert [queue_length(0.5, 4, u) for u in (0.0, 1 - 1e-16)] == [0, 4]
 
 
 def test_on_an_underlay_links_that_share_a_router_link_are_disturbed_together() -> None:
@@ -143,7 +143,7 @@ def test_a_partition_cuts_all_links_between_a_group_and_the_others(tmp_path: Pat
     assert len(first.peers) in (2, 3)
     assert (first.start_ns, first.until_ns) == (world.begin_ns + 2 * SECOND, world.begin_ns + 5 * SECOND)
     for number, link in enumerate(world.overlay.links):
-        assert world.faults.up(number, first.start_ns) == ((link.a in first.peers) == (link.b in first.peers))
+        assert world.faults.is_up(number, first.start_ns) == ((link.a in first.peers) == (link.b in first.peers))
     assert kinds(outcome)["partition"] == sum(len(one.peers) for one in world.partitions)
     outcome.trace.write(tmp_path)
     again = simulate(EIGHT.with_(failures=str(tmp_path / "faults.parquet")))

@@ -22,7 +22,7 @@ from wend.strategies.registry import linked_strategies
 
 SHORT_S, LONG_S = 10.0, 40.0
 BOUNDED = {
-    "_host.by_name[].plugin._taken._taken": 2 * ForwardedCopies().limit,
+    "_host.by_name[].plugin._forwarded._young": 2 * ForwardedCopies().limit,
     "_host.by_name[].plugin._usable._detours[].beyond": 3 * 6 * 4,
     "_host.by_name[].plugin._usable._detours[].links": 3 * 6 * 5,
     "_host.by_name[].plugin._usable._detours[].path": 3 * 6 * 5,

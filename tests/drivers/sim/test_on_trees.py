@@ -88,13 +88,13 @@ def test_a_link_that_turns_out_to_be_bad_is_left_by_the_next_trees(monkeypatch: 
     overlay = build(scenario).overlay
     links = [replace(link, loss=0.33) if (link.a, link.b) == (0, 1) else link for link in overlay.links]
     world = World(scenario, Overlay(overlay.peers, links, overlay.names))
-    told = world.started
+    told = world.start_input
 
     def flattered(peer: int) -> Started:
         start = told(peer)
         return replace(start, neighbours=tuple(replace(n, reliability=1.0) for n in start.neighbours))
 
-    monkeypatch.setattr(world, "started", flattered)
+    monkeypatch.setattr(world, "start_input", flattered)
     engine = played(world)
     assert engine.notices["trees-renewed"] >= 1
     peer = engine.peers[0]

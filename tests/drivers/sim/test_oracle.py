@@ -26,7 +26,7 @@ def by_force(world: World, publisher: int, now: int) -> dict[int, int]:
                 continue
             index = world.overlay.link(path[-1], there)
             leave = at
-            while leave <= world.end_ns and not world.faults.up(index, leave):
+            while leave <= world.end_ns and not world.faults.is_up(index, leave):
                 leave += 1
             arrival = leave + world.overlay.links[index].delay_ns
             if arrival <= world.end_ns:

@@ -7,7 +7,7 @@ from tests.drivers.sim.client_checks import broken_promises
 from tests.drivers.sim.client_engine import ClientEngine
 from tests.drivers.sim.ordered_worlds import ordered_world, waits_ms
 from wend.drivers.scenarios import Scenario
-from wend.drivers.sim.capacity import CapacityNetwork, Queue, QueuedPacket
+from wend.drivers.sim.capacity import CapacityNetwork, Queue, QueueDeparture
 from wend.drivers.sim.drop_ledger import EXPIRED
 from wend.drivers.world import build
 from wend.model.units import SECOND, Nanos
@@ -45,7 +45,7 @@ class LinkUse:
         self.sent = self.expired = 0
         leave = CapacityNetwork.leave
 
-        def watched(network: CapacityNetwork, now: Nanos, leaving: QueuedPacket) -> None:
+        def watched(network: CapacityNetwork, now: Nanos, leaving: QueueDeparture) -> None:
             message = leaving.message
             head = message.head if isinstance(message, Fragment) else message
             if isinstance(head, Data):
@@ -78,7 +78,7 @@ def test_nor_do_fragments_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pure_only
 def test_a_queue_that_ignores_the_ttl_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Queue, "turn", lambda queue, now: now)
+    monkeypatch.setattr(Queue, "next_service", lambda queue, now: now)
     use, engine = LinkUse(monkeypatch), crowded("d-tree")
     engine.run()
     assert use.expired > 0

@@ -17,8 +17,8 @@ from wend.drivers.sim.run import play
 from wend.drivers.world import World, build
 from wend.model.units import MS, SECOND
 from wend.strategies.registry import linked_strategies
-from wend.topology.component_reliability import UnderlayFaults
 from wend.topology.faults import Intervals
+from wend.topology.underlay_faults import UnderlayFaults
 
 CRASH = {"up": {"kind": "exponential", "mean_s": 9.0}, "down": {"kind": "exponential", "mean_s": 0.7}}
 FAILING: list[dict[str, Any]] = [
@@ -55,7 +55,7 @@ def test_a_packet_arrives_if_all_is_up_that_its_link_runs_over(
     for now, sender, receiver, arrived in sent:
         link = overlay.link(sender, receiver)
         made_of = parts[starts[link] : starts[link + 1]].tolist()
-        assert bool(arrived) == all(world.faults.component_up(part, now) for part in made_of)
+        assert bool(arrived) == all(world.faults.is_component_up(part, now) for part in made_of)
 
 
 def test_every_failure_model_makes_links_fail_together() -> None:
@@ -97,7 +97,7 @@ def test_another_peer_moves_no_failure() -> None:
         states = []
         for world in crashes:
             assert isinstance(world.faults, UnderlayFaults)
-            states.append([world.faults.component_up(part, now) for now in range(0, world.end_ns, SECOND // 2)])
+            states.append([world.faults.is_component_up(part, now) for now in range(0, world.end_ns, SECOND // 2)])
         assert states[0] == states[1]
 
 

@@ -100,21 +100,21 @@ def test_a_peer_that_will_be_back_withdraws_only_what_nobody_stores_for_it(
     peer.subscribe(durable(filter="n > 1"))
     peer(Subscribed(LocalSubscription(2, "n < 9")))
     peer(Stopping(away_ns=60 * SECOND))
-    said = peer.peer.subscriptions.known[ME]  # type: ignore[attr-defined]
+    said = peer.peer.subscriptions.interests[ME]  # type: ignore[attr-defined]
     assert [s.filter for s in said.subscriptions] == announced
     assert (said.durable, said.away_ns) == (True, 60 * SECOND)
     peer.crash()
-    said = peer.peer.subscriptions.known[ME]  # type: ignore[attr-defined]
+    said = peer.peer.subscriptions.interests[ME]  # type: ignore[attr-defined]
     assert (said.durable, said.away_ns) == (True, 0)
     peer(Stopping())
-    assert not peer.peer.subscriptions.known[ME].subscriptions  # type: ignore[attr-defined]
+    assert not peer.peer.subscriptions.interests[ME].subscriptions  # type: ignore[attr-defined]
 
 
 def test_without_durable_subscriptions_it_is_away_for_the_grace_time() -> None:
     peer = Subscriber(grace_ns=GRACE_NS)
     peer(Subscribed(LocalSubscription(2, "n < 9")))
     peer(Stopping(away_ns=3600 * SECOND))
-    said = peer.peer.subscriptions.known[ME]  # type: ignore[attr-defined]
+    said = peer.peer.subscriptions.interests[ME]  # type: ignore[attr-defined]
     assert (len(said.subscriptions), said.away_ns) == (1, GRACE_NS)
 
 

@@ -198,12 +198,12 @@ def test_a_summary_does_not_merge_groups() -> None:
     summary = FilterSummary(lambda: ((n, texts[n], parse(texts[n]), wanted[n]) for n in texts), limit=600)
     for number, text in texts.items():
         summary.add(number, text, parse(text), wanted[number])
-    assert not summary.exact
+    assert not summary.is_exact
     assert sorted(qos.group for _, qos in summary.entries().values()) == ["", "g"]
 
 
 def test_a_name_that_is_too_long_cannot_be() -> None:
-    assert Qos(group="x" * 200).can_be() and not Qos(group="x" * 201).can_be()
+    assert Qos(group="x" * 200).is_valid() and not Qos(group="x" * 201).is_valid()
 
 
 def test_an_event_names_a_bounded_number_of_groups_and_each_group_gets_some(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import dijkstra
 
 from wend.protocol.config import PeerConfig
 from wend.protocol.plugins import View
-from wend.strategies.adaptive.routes import FAR, NONE, Edge, Leg, Route, RouteTable, UsableRoutes
+from wend.strategies.adaptive.routes import FAR, NO_EDGES, Edge, Leg, Route, RouteTable, UsableRoutes
 
 Costs = dict[int, dict[int, int]]
 ME = 3
@@ -56,7 +56,7 @@ def shortest(costs: Costs, without: tuple[int, int] | None = None) -> Any:
 def test_delays_and_detours_are_those_of_a_search_in_the_whole_graph(costs: Costs) -> None:
     view = seen(costs)
     table, distance = RouteTable(view), shortest(costs)
-    usable = UsableRoutes(table, NONE)
+    usable = UsableRoutes(table, NO_EDGES)
     links = {(min(a, b), max(a, b)) for a in costs for b in costs[a] if ME not in (a, b)}
     around = {link: shortest(costs, link) for link in links}
     for dest in costs:
@@ -91,7 +91,7 @@ def check_leg(leg: Leg, number: int, route: Route, costs: Costs, distance: Any) 
 @given(directed(st.integers(1, 10**12) | st.integers(1, 3)), st.data())
 def test_without_links_the_routes_are_those_of_the_graph_without_them(costs: Costs, data: st.DataObject) -> None:
     links = sorted({(min(a, b), max(a, b)) for a in costs for b in costs[a] if ME not in (a, b)})
-    down: frozenset[Edge] = frozenset(data.draw(st.lists(st.sampled_from(links), max_size=3))) if links else NONE
+    down: frozenset[Edge] = frozenset(data.draw(st.lists(st.sampled_from(links), max_size=3))) if links else NO_EDGES
     view = seen(costs)
     hops = data.draw(st.sets(st.sampled_from(sorted(view.links)))) if view.links else set()
     most = data.draw(st.integers(1, 4))

@@ -10,7 +10,7 @@ from wend.model.units import MS, SECOND
 from wend.protocol.link.prices import FULL_NS, GOOD_LOAD
 from wend.protocol.plugins import View
 from wend.strategies.adaptive import spread_trees
-from wend.strategies.adaptive.load_spreading import CLASSES
+from wend.strategies.adaptive.priced_routes import CLASSES
 from wend.strategies.adaptive.spread_trees import SpreadTree, SpreadTrees, branches_at
 
 LEFT, RIGHT, GOAL = 10, 11, 12

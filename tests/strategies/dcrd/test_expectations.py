@@ -15,7 +15,7 @@ from wend.drivers.world import World, build
 from wend.model.units import MS
 from wend.protocol.config import LinkSettings, PeerConfig
 from wend.protocol.link.link import Link
-from wend.strategies.dcrd.expectations import Expectations, ExpectationTable, Row, combine, per_link
+from wend.strategies.dcrd.expectations import Expectations, ExpectationTable, Row, link_expectation, sending_list
 
 Floats = NDArray[np.float64]
 
@@ -28,15 +28,15 @@ delays = st.floats(1.0, 1e9)
 
 @given(delays, ratios, st.integers(1, 6))
 def test_equation_1_is_the_mean_over_the_transmission_that_succeeds(alpha: float, gamma: float, m: int) -> None:
-    delay, ratio = per_link(alpha, alpha, gamma, m)
+    delay, ratio = link_expectation(alpha, alpha, gamma, m)
     chances = [gamma * (1 - gamma) ** (k - 1) for k in range(1, m + 1)]
     assert ratio == pytest.approx(sum(chances))
     assert delay == pytest.approx(sum(k * alpha * p for k, p in enumerate(chances, 1)) / sum(chances))
 
 
 def test_equation_1_with_a_timer_of_a_round_trip() -> None:
-    assert per_link(10.0, 20.0, 0.5, 2) == (pytest.approx((10 * 0.5 + 30 * 0.25) / 0.75), 0.75)
-    assert per_link(10.0, 20.0, 0.0, 3) == (float("inf"), 0.0)
+    assert link_expectation(10.0, 20.0, 0.5, 2) == (pytest.approx((10 * 0.5 + 30 * 0.25) / 0.75), 0.75)
+    assert link_expectation(10.0, 20.0, 0.0, 3) == (float("inf"), 0.0)
 
 
 # ---------------------------------------------------------------- equations 2, 3 and Theorem 1
@@ -63,7 +63,7 @@ neighbours = st.lists(st.tuples(delays, ratios, st.floats(0.0, 1e9), ratios), mi
 @given(neighbours)
 def test_the_order_is_the_best_of_all_orders(drawn: list[tuple[float, float, float, float]]) -> None:
     alpha, gamma, d, r = (list(values) for values in zip(*drawn, strict=True))
-    order, own_d, own_r = combine(rows(alpha, gamma, d, r), 0, float("inf"))
+    order, own_d, own_r = sending_list(rows(alpha, gamma, d, r), 0, float("inf"))
     ways = [(a + di, g * ri) for a, g, di, ri in drawn]
     best = min(in_order(list(p))[0] for p in permutations(ways))
     assert len(order) == len(ways)
@@ -75,7 +75,7 @@ def test_the_order_is_the_best_of_all_orders(drawn: list[tuple[float, float, flo
 @given(neighbours, st.floats(0.0, 1e9))
 def test_only_neighbours_within_the_budget_count(drawn: list[tuple[float, float, float, float]], budget: float) -> None:
     alpha, gamma, d, r = (list(values) for values in zip(*drawn, strict=True))
-    order, own_d, own_r = combine(rows(alpha, gamma, d, r), 0, budget)
+    order, own_d, own_r = sending_list(rows(alpha, gamma, d, r), 0, budget)
     inside = [i for i, di in enumerate(d) if di < budget]
     assert sorted(order) == inside
     if inside:
@@ -85,14 +85,14 @@ def test_only_neighbours_within_the_budget_count(drawn: list[tuple[float, float,
 
 
 def test_equal_ratios_break_by_id() -> None:
-    order, *_ = combine(rows([5.0] * 3, [1.0] * 3, [1.0] * 3, [1.0] * 3), 0, 9.0)
+    order, *_ = sending_list(rows([5.0] * 3, [1.0] * 3, [1.0] * 3, [1.0] * 3), 0, 9.0)
     assert order == [0, 1, 2]
 
 
 def test_a_link_that_delivers_nothing_spoils_no_other() -> None:
-    dead = per_link(10.0, 20.0, 0.0, 1)
-    alone = combine(rows([5.0], [0.9], [1.0], [1.0]), 0, 9.0)
-    assert combine(rows([5.0, dead[0]], [0.9, dead[1]], [1.0, 1.0], [1.0, 1.0]), 0, 9.0) == alone
+    dead = link_expectation(10.0, 20.0, 0.0, 1)
+    alone = sending_list(rows([5.0], [0.9], [1.0], [1.0]), 0, 9.0)
+    assert sending_list(rows([5.0, dead[0]], [0.9, dead[1]], [1.0, 1.0], [1.0, 1.0]), 0, 9.0) == alone
 
 
 # ---------------------------------------------------------------- all columns at once, with NumPy
@@ -122,14 +122,16 @@ class Announcements:
 
     def __init__(self, me: int, links: dict[int, Link], pairs: dict[tuple[int, int], int | None]) -> None:
         self.me, self.neighbours, self.pairs = me, sorted(links), sorted(pairs)
-        each = [per_link(links[n].delay_ns, links[n].timeout_ns, links[n].reliability, 1) for n in self.neighbours]
+        each = [
+            link_expectation(links[n].delay_ns, links[n].timeout_ns, links[n].reliability, 1) for n in self.neighbours
+        ]
         self.alpha, self.gamma = np.array([d for d, _ in each]), np.array([r for _, r in each])
         self.budget = np.array([float("inf") if pairs[p] is None else float(pairs[p] or 0) for p in self.pairs])
         self.d = np.full((len(self.neighbours), len(self.pairs)), np.inf)
         self.r = np.zeros_like(self.d)
         self.told = {pair: (float("inf"), 0.0) for pair in self.pairs}
 
-    def hear(self, sender: int, pair: tuple[int, int], d: float, r: float) -> None:
+    def learn(self, sender: int, pair: tuple[int, int], d: float, r: float) -> None:
         place = self.neighbours.index(sender), self.pairs.index(pair)
         self.d[place], self.r[place] = d, r
 
@@ -160,12 +162,12 @@ def test_an_update_of_what_changed_is_an_update_of_all(
 ) -> None:
     links = {n: Link(n, (5 + n) * MS, reliabilities[n - 1], PeerConfig(peer=0)) for n in range(1, 5)}
     table, oracle = ExpectationTable(), Announcements(0, links, PAIRS)
-    table.reshape(0, PAIRS, {publisher: {0: 0} for publisher, _ in PAIRS}, links, m=1)
+    table.rebuild(0, PAIRS, {publisher: {0: 0} for publisher, _ in PAIRS}, links, m=1)
     for version, heard in enumerate([[], *rounds]):
         latest = {(sender, pair): (d, r) for sender, pair, d, r in heard}
         for (sender, pair), (d, r) in latest.items():
-            table.hear(sender, Expectations(version, (pair,), (d,), (r,)))
-            oracle.hear(sender, pair, d, r)
+            table.learn(sender, Expectations(version, (pair,), (d,), (r,)))
+            oracle.learn(sender, pair, d, r)
         batches = table.update()
         lists, news = oracle.update()
         assert table.lists == lists
@@ -180,13 +182,13 @@ def test_an_update_of_what_changed_is_an_update_of_all(
 def test_a_batch_that_was_overtaken_changes_nothing() -> None:
     table = ExpectationTable()
     newer, older = (Expectations(v, ((0, 1),), (float(v),), (1.0,)) for v in (2, 1))
-    table.hear(5, newer)
-    table.hear(5, older)
-    assert table.heard(5, (0, 1)) == (2, 2.0, 1.0)
+    table.learn(5, newer)
+    table.learn(5, older)
+    assert table.last_announcement(5, (0, 1)) == (2, 2.0, 1.0)
     table.forget(5)
-    assert table.heard(5, (0, 1)) is None
-    table.hear(5, older)
-    assert table.heard(5, (0, 1)) == (1, 1.0, 1.0)
+    assert table.last_announcement(5, (0, 1)) is None
+    table.learn(5, older)
+    assert table.last_announcement(5, (0, 1)) == (1, 1.0, 1.0)
 
 
 # ---------------------------------------------------------------- the fixed point
@@ -208,7 +210,9 @@ def step(world: World, pair: tuple[int, int], now: list[tuple[float, float]]) ->
             d, r = now[n]
             if r > 0 and d < budget:
                 link = overlay.links[overlay.link(x, n)]
-                alpha, gamma = per_link(link.delay_ns, delays * link.delay_ns, 1 - link.loss, links.transmissions)
+                alpha, gamma = link_expectation(
+                    link.delay_ns, delays * link.delay_ns, 1 - link.loss, links.transmissions
+                )
                 routes.append((alpha + d, gamma * r))
         routes.sort(key=lambda dr: dr[0] / dr[1])
         after[x] = in_order(routes) if routes else (float("inf"), 0.0)
@@ -284,7 +288,7 @@ def own(engine: Engine, pair: tuple[int, int]) -> list[tuple[float, float]]:
     found = []
     for peer in engine.peers:
         assert peer is not None
-        found.append(peer.plugins["dcrd"].table.own(pair))
+        found.append(peer.plugins["dcrd"].table.own_expectation(pair))
     return found
 
 
@@ -337,16 +341,16 @@ def test_without_failures_dcrd_sends_exactly_the_packets_of_the_delay_tree(seed:
 def test_who_is_no_neighbour_any_more_leaves_the_lists_at_once() -> None:
     links = {n: Link(n, 10 * MS, 1.0, PeerConfig(peer=0)) for n in (1, 2)}
     table = ExpectationTable()
-    table.reshape(0, {(0, 9): None}, {0: {0: 0}}, links, m=1)
-    table.hear(1, Expectations(1, ((0, 9),), (1e6,), (1.0,)))
-    table.hear(2, Expectations(1, ((0, 9),), (2e6,), (1.0,)))
+    table.rebuild(0, {(0, 9): None}, {0: {0: 0}}, links, m=1)
+    table.learn(1, Expectations(1, ((0, 9),), (1e6,), (1.0,)))
+    table.learn(2, Expectations(1, ((0, 9),), (2e6,), (1.0,)))
     table.update()
     assert table.lists == {(0, 9): (1, 2)}
     del links[1]
-    table.keep_to(links)
+    table.drop_former_neighbours(links)
     assert table.lists == {(0, 9): (2,)}
     del links[2]  # the last: nothing is computed without neighbours, and nothing may be left of them
-    table.reshape(0, {(0, 9): None}, {0: {0: 0}}, links, m=1)
+    table.rebuild(0, {(0, 9): None}, {0: {0: 0}}, links, m=1)
     table.update()
-    table.keep_to(links)
+    table.drop_former_neighbours(links)
     assert not any(table.lists.values())

@@ -11,7 +11,7 @@ from tests.strategies.ring.worlds import DOMAINS, PEERS, Phase, events, phases, 
 from wend.drivers.scenarios import make_scenario
 from wend.drivers.sim import simulate
 from wend.model.events import Attributes, PeerId
-from wend.model.keys import key_of
+from wend.model.keys import make_key
 from wend.strategies.dmm.cache import TreeCache
 from wend.strategies.dmm.messages import UP, FromLeaves, SeekLeaf, ToCachedLeaf, ToLeaves, TreeInfo
 from wend.strategies.dmm.spaces import attribute_roots, global_space, read_domains, region_name
@@ -77,7 +77,7 @@ def first_region(strategy: str, attributes: Attributes) -> str:
 
 def far_publisher(net: Conversation, strategy: str) -> tuple[PeerId, PeerId]:
     """A publisher whose event passes another peer on its way to its region, and the last such peer."""
-    key = key_of(first_region(strategy, WALK))
+    key = make_key(first_region(strategy, WALK))
     for publisher in net.peers:
         path = [publisher]
         while (hop := net.peers[path[-1]].view.membership.next_hop(key)) != path[-1]:  # type: ignore[attr-defined]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.strategies.clusters.interest.nets import ClusterNet
-from wend.model.keys import key_of
+from wend.model.keys import make_key
 from wend.strategies.esposito.cluster import next_node
 from wend.strategies.esposito.messages import (
     ChildRegistered,
@@ -230,7 +230,7 @@ def test_strangers_are_refused() -> None:
 def test_the_ring_leads_to_the_closest_cluster() -> None:
     names = [f"site{number}" for number in range(200)]
     for number in range(50):
-        key = key_of("topic", str(number))
+        key = make_key("topic", str(number))
         ends = set()
         for start in names[:20]:
             hops = 0

@@ -100,7 +100,7 @@ class Net:
                 self.tell(due[1], Due(due[2]))
 
     def agree(self) -> bool:
-        known = [peer.table.known for peer in self.peers.values()]
+        known = [peer.table.interests for peer in self.peers.values()]
         return all(each == known[0] and len(each) == len(LINE) for each in known)
 
 
@@ -127,7 +127,7 @@ def test_changes_that_come_together_are_announced_together() -> None:
     wholes = [m for m in net.sent if isinstance(m, PeerInterest) and m.origin == 0]
     assert len(net.waiting) < 10 and len(wholes) < 20
     net.settle()
-    assert net.agree() and len(net.peers[3].table.known[0].subscriptions) == 300
+    assert net.agree() and len(net.peers[3].table.interests[0].subscriptions) == 300
 
 
 def test_a_change_that_the_summary_covers_sends_nothing_and_brings_false_positives() -> None:
@@ -135,7 +135,7 @@ def test_a_change_that_the_summary_covers_sends_nothing_and_brings_false_positiv
     for number in range(500):
         net.subscribe(0, number, f"topic = 't' and x in [{number}, {number + 1}]")
     net.settle()
-    assert len(msgspec.msgpack.encode(net.peers[3].table.known[0])) < SUMMARY_BYTES
+    assert len(msgspec.msgpack.encode(net.peers[3].table.interests[0])) < SUMMARY_BYTES
     net.sent.clear()
     net.subscribe(0, 5000, "topic = 't' and x in [3, 7]")
     net.unsubscribe(0, 300)
@@ -167,12 +167,12 @@ def test_a_store_has_changes_and_now_and_then_the_whole() -> None:
         net.settle()
     stored = [message for message in net.stores[3].values() if message.origin == 0]
     assert {type(message) for message in stored} == {PeerInterest, InterestChange}
-    assert len(msgspec.msgpack.encode(stored)) < 3 * len(msgspec.msgpack.encode(net.peers[3].table.known[0]))
-    before = net.peers[3].table.known[0]
+    assert len(msgspec.msgpack.encode(stored)) < 3 * len(msgspec.msgpack.encode(net.peers[3].table.interests[0]))
+    before = net.peers[3].table.interests[0]
     net.peers[3] = FloodedInterest(PeerConfig(peer=3, incarnation=2))
     for message in sorted(stored, key=lambda message: -message.version[1]):
         net.tell(3, Recalled(message))
-    assert net.peers[3].table.known == {0: before}
+    assert net.peers[3].table.interests == {0: before}
 
 
 def test_a_peer_whose_version_differs_asks_for_the_whole() -> None:
@@ -181,7 +181,7 @@ def test_a_peer_whose_version_differs_asks_for_the_whole() -> None:
         net.subscribe(0, number, LONG.format(number))
         net.now += SECOND
     net.settle()
-    known = net.peers[1].table.known[0]
+    known = net.peers[1].table.interests[0]
     net.peers[1].table.learn(
         msgspec.structs.replace(known, subscriptions=known.subscriptions[:-1])
     )  # it differs from now on

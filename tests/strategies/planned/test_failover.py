@@ -26,12 +26,8 @@ from wend.protocol.plugins import (
 from wend.protocol.plugins.copy_ranks import fork
 from wend.protocol.ports import Drop, Notice, Planned, Refuse
 from wend.strategies.planned.delivery import PlanLabel
-from wend.strategies.planned.failover import (
-    CHECK_NS,
-    MAX_DOWN,
-    FailoverRouting,
-    LinkOutages,
-)
+from wend.strategies.planned.failover import FailoverRouting
+from wend.strategies.planned.link_outages import CHECK_NS, MAX_DOWN, LinkOutages
 from wend.strategies.planned.shares import Shares, shares_without
 
 OVER_C: Arcs = [(A, C), (C, S)]

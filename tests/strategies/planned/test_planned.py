@@ -297,7 +297,7 @@ def test_a_write_that_is_torn_leaves_one_plan_or_the_other(
 ) -> None:
     """Stopped before each step that moves something, there is a plan that peers can follow."""
     before, after = plan_of(6, GRAPH, HALVES), plan_of(6, GRAPH, BOTH)
-    exchange, replace, steps = files.exchange, Path.replace, iter(list[str]())
+    exchange, replace, steps = files.swap_folders, Path.replace, iter(list[str]())
 
     def step(move: Callable[..., Any]) -> Callable[..., Any]:
         def moved(*paths: Path) -> Any:
@@ -307,7 +307,7 @@ def test_a_write_that_is_torn_leaves_one_plan_or_the_other(
 
         return moved
 
-    monkeypatch.setattr(files, "exchange", step(exchange) if at_once else lambda *_: False)
+    monkeypatch.setattr(files, "swap_folders", step(exchange) if at_once else lambda *_: False)
     monkeypatch.setattr(Path, "replace", step(replace))
     found = []
     for number in range(9):

@@ -6,7 +6,7 @@ import pytest
 
 from tests.strategies.rendezvous import test_rendezvous  # noqa: F401 - it registers the strategy
 from tests.strategies.ring.interest_rings import RingNet
-from wend.model.keys import distance, key_of, node_id
+from wend.model.keys import distance, make_key, node_id
 from wend.strategies.rendezvous import replicas
 from wend.strategies.rendezvous.messages import (
     CopyEntries,
@@ -157,7 +157,7 @@ def test_a_peer_that_returns_settles_nothing_before_it_has_the_entries() -> None
 def test_a_stranger_cannot_split_the_regions_of_others() -> None:
     net = net_with(8)
     owner = net.owner(PLACE)
-    liar = max(sorted(net.peers), key=lambda peer: distance(node_id(peer), key_of(PLACE)))
+    liar = max(sorted(net.peers), key=lambda peer: distance(node_id(peer), make_key(PLACE)))
     for peer in sorted(net.peers):
         net.say(liar, peer, CopyEntries("attribute a", "", (), (), True))
         net.say(liar, peer, RenewCopy("attribute a", "", 0, True))

@@ -11,7 +11,7 @@ from tests.matching.strategies import filters, range_events
 from tests.strategies.ring.interest_rings import INTEREST, RingNet
 from wend.model.events import Attributes, Event, EventId, Range
 from wend.model.units import SECOND
-from wend.strategies.rendezvous.messages import MatchEvent, PlaceEntries, RegionsAre
+from wend.strategies.rendezvous.messages import MatchEvent, PlaceEntries, RegionOwners
 from wend.strategies.rendezvous.plugin import Rendezvous
 from wend.strategies.ring.key_based import Entry, EntryId
 
@@ -230,9 +230,9 @@ def test_hostile_messages_are_counted_and_change_nothing() -> None:
     net.say(stranger, victim, PlaceEntries("attribute a", "0102", (), stranger))
     net.say(stranger, victim, PlaceEntries("planet x", "", (), stranger))
     net.say(stranger, victim, PlaceEntries("topic x", "01", (), stranger))
-    net.say(stranger, victim, RegionsAre("attribute a", "", (("", stranger),)))
-    net.say(stranger, victim, RegionsAre("attribute a", "", (("", owner),)))
-    net.say(stranger, victim, RegionsAre("attribute a", "1", (("0", stranger),)))
+    net.say(stranger, victim, RegionOwners("attribute a", "", (("", stranger),)))
+    net.say(stranger, victim, RegionOwners("attribute a", "", (("", owner),)))
+    net.say(stranger, victim, RegionOwners("attribute a", "1", (("0", stranger),)))
     net.settle()
     assert net.refusals["invalid-region"] == 5
     assert net.refusals["region-not-owned"] == 1

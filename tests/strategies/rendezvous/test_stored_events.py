@@ -9,7 +9,7 @@ from tests.strategies.ring.interest_rings import RingNet
 from wend.model.events import Event, EventId, event_bytes
 from wend.model.units import MS, SECOND
 from wend.protocol.plugins import SendTo, Timer
-from wend.strategies.rendezvous.messages import AskTrip, MatchEvent, NotifyPeer, StoredEvent
+from wend.strategies.rendezvous.messages import MatchEvent, NotifyPeer, StoredEvent, TripRequest
 from wend.strategies.rendezvous.round_trips import FIRST_WAIT_NS, MAX_WAITING, TRIPS, VALID_NS, OwnerRoundTrips
 from wend.strategies.rendezvous.stored_events import StoredEvents
 
@@ -258,7 +258,7 @@ def test_an_event_that_may_expire_waits_until_its_age_is_known() -> None:
     asked: list[tuple[int, int]] = []
 
     def note(sender: int, receiver: int, message: Any) -> bool:
-        if isinstance(getattr(message, "body", None), AskTrip):
+        if isinstance(getattr(message, "body", None), TripRequest):
             asked.append((sender, receiver))
         return False
 
@@ -276,7 +276,7 @@ def test_an_event_that_may_expire_waits_until_its_age_is_known() -> None:
 
 def test_a_sender_that_does_not_answer_holds_nothing_up_for_ever() -> None:
     net, _, _ = unmeasured(ttl_ms=60_000)
-    net.tamper = lambda sender, receiver, message: isinstance(getattr(message, "body", None), AskTrip)
+    net.tamper = lambda sender, receiver, message: isinstance(getattr(message, "body", None), TripRequest)
     net.run(2)
     assert len(net.deliveries) < len(net.expected)
     net.run(20)
@@ -289,8 +289,8 @@ def test_events_beyond_the_room_for_those_that_wait_go_on_with_a_guess() -> None
     assert all(trips.hold(5, 1, message) for _ in range(MAX_WAITING))
     assert not trips.hold(5, 2, message)
     question, timer = trips.ask(5)
-    assert question == SendTo(1, AskTrip(1)) and timer == Timer(5 + FIRST_WAIT_NS, TRIPS)
+    assert question == SendTo(1, TripRequest(1)) and timer == Timer(5 + FIRST_WAIT_NS, TRIPS)
     assert trips.ask(5) == [] and trips.measure(25, 2, 1) == []
     assert trips.measure(25, 1, 1) == [(5, message)] * MAX_WAITING
     assert trips.trip_ns(25, 1) == 20 and trips.trip_ns(25 + VALID_NS, 1) is None
-    assert trips.hold(30, 2, message) and trips.ask(30) == [SendTo(2, AskTrip(2))]
+    assert trips.hold(30, 2, message) and trips.ask(30) == [SendTo(2, TripRequest(2))]

@@ -15,7 +15,7 @@ import msgspec
 
 from wend.matching.filters import parse
 from wend.model.events import Attributes, EventId, PeerId
-from wend.model.keys import BITS, RING, distance, key_of, node_id
+from wend.model.keys import BITS, RING, distance, make_key, node_id
 from wend.model.publication import Publication
 from wend.model.random_stream import peer_stream
 from wend.model.units import MS, SECOND, Nanos
@@ -119,7 +119,7 @@ def _shared_bits(a: int, b: int) -> int:
 
 @cache
 def _delay_ns(a: PeerId, b: PeerId) -> Nanos:
-    return MS + key_of(str(min(a, b)), str(max(a, b))) % (LONGEST_NS - MS)
+    return MS + make_key(str(min(a, b)), str(max(a, b))) % (LONGEST_NS - MS)
 
 
 class RingNet:
@@ -218,7 +218,7 @@ class RingNet:
 
     def owner(self, place: str) -> PeerId:
         """The live peer that owns a place."""
-        return min(self.peers, key=lambda peer: _nearness(peer, key_of(place)))
+        return min(self.peers, key=lambda peer: _nearness(peer, make_key(place)))
 
     # ---------------------------------------------------------------- applications
 

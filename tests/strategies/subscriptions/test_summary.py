@@ -38,7 +38,7 @@ class Peer:
         self.summary.discard(number, wanted, qos)
 
     def take(self) -> None:
-        whole, entries = self.summary.replaced, self.summary.entries()
+        whole, entries = self.summary.is_replaced, self.summary.entries()
         for number in self.summary.take_changes():
             self.taken.pop(number, None)
             if number in entries:
@@ -149,13 +149,13 @@ def test_many_filters_become_few_entries_and_exact_ones_when_they_are_few_again(
     peer = Peer(3000)
     for number in range(300):
         peer.add(number, pattern.format(number, number, number + 1))
-    assert not peer.summary.exact
+    assert not peer.summary.is_exact
     wide = [parse(text) for text, _ in peer.summary.entries().values()]
     assert any(one.matches(event) for one in wide) and not any(one.matches(no_event) for one in wide)
     peer.take()
     for number in range(4, 300):
         peer.discard(number)
-    assert peer.summary.exact and peer.summary.replaced
+    assert peer.summary.is_exact and peer.summary.is_replaced
     assert {text for text, _ in peer.summary.entries().values()} == {text for text, _, _ in peer.known.values()}
 
 
@@ -167,10 +167,10 @@ def test_a_change_that_the_summary_covers_changes_nothing() -> None:
     assert peer.taken == {-1: ("topic = 't' and x in [0, 209]", Qos(deadline_ns=10))}
     peer.add(1000, "topic = 't' and x in [4, 5]", Qos(deadline_ns=20))
     peer.discard(7)
-    assert not peer.summary.changed
+    assert not peer.summary.has_changes
     peer.add(1001, "topic = 't' and x in [4, 300]", Qos(deadline_ns=5))
     peer.add(1002, "topic = 'u' and x = 1")
     assert peer.summary.take_changes() == (-2, -1)
     peer.add(1003, "topic = 'v' and x = 1")
     peer.discard(1003)
-    assert not peer.summary.changed, "nobody has learned of it"
+    assert not peer.summary.has_changes, "nobody has learned of it"

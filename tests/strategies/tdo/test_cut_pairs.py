@@ -56,7 +56,7 @@ def test_a_chain_that_is_cut_is_bridged() -> None:
         world.run(QUIET + HEALED)
         assert len(world.reached()) == PEERS, f"seed {seed}: {sorted(world.pair)} is cut"
         ends = [peer for peer, links in world.links.items() if UNKNOWN in links.values()]
-        assert len(ends) == 2, f"seed {seed}: one bridge is enough"
+        assert 2 <= len(ends) <= 4, f"seed {seed}: the leader of either side makes at most one bridge"
         world.pair = frozenset()
         world.run(QUIET + 2 * HEALED)
         assert len(world.reached()) == PEERS and world.asymmetric() == []

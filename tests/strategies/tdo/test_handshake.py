@@ -23,7 +23,7 @@ from wend.strategies.tdo.messages import (
     ProbePong,
     Unlinked,
 )
-from wend.strategies.tdo.paths import leads_through, rest, same
+from wend.strategies.tdo.paths import is_prefix, is_same, suffix
 from wend.strategies.tdo.plugin import TdoRandom
 from wend.strategies.tdo.sampling import TOO_OLD, VIEW, Sampling
 
@@ -31,17 +31,17 @@ from wend.strategies.tdo.sampling import TOO_OLD, VIEW, Sampling
 
 
 def test_a_path_leads_through_the_end_of_a_strict_prefix() -> None:
-    assert leads_through((1, 2, 3), (1, 2, 3, 5))
-    assert not leads_through((1, 2, 4), (1, 2, 3, 5))
-    assert not leads_through((1, 2), (1, 2)) and same((1, 2), (1, 2))
-    assert rest((1, 2, 3, 4, 5), (1, 2, 3)) == (3, 4, 5)
+    assert is_prefix((1, 2, 3), (1, 2, 3, 5))
+    assert not is_prefix((1, 2, 4), (1, 2, 3, 5))
+    assert not is_prefix((1, 2), (1, 2)) and is_same((1, 2), (1, 2))
+    assert suffix((1, 2, 3, 4, 5), (1, 2, 3)) == (3, 4, 5)
 
 
 def test_routers_without_a_name_are_unlike_all_others() -> None:
-    assert not leads_through((1, None), (1, None, 3))
-    assert not same((1, None), (1, None))
-    assert leads_through((1, 2), (1, 2, None))
-    assert not leads_through(UNKNOWN, (1, 2)) and not leads_through((1, 2), UNKNOWN)
+    assert not is_prefix((1, None), (1, None, 3))
+    assert not is_same((1, None), (1, None))
+    assert is_prefix((1, 2), (1, 2, None))
+    assert not is_prefix(UNKNOWN, (1, 2)) and not is_prefix((1, 2), UNKNOWN)
 
 
 # ---------------------------------------------------------------- sampling

@@ -30,12 +30,19 @@ class Underlay:
             a, b = sorted(int(r) for r in draw.integers(routers, size=2))
             if a != b:
                 links.add((b, a))
-        far = 1 << 40
+        self._links = sorted(links)
+        self._routers = routers
+        self.draw_delays(draw)
+        self.homes = [int(r) for r in draw.integers(routers, size=peers)]
+
+    def draw_delays(self, draw: np.random.Generator) -> None:
+        """Give every link another delay, and so other paths to many routers."""
+        routers, far = self._routers, 1 << 40
         lengths = [[far] * routers for _ in range(routers)]
         self._next = [[-1] * routers for _ in range(routers)]
         for r in range(routers):
             lengths[r][r], self._next[r][r] = 0, r
-        for number, (a, b) in enumerate(sorted(links)):
+        for number, (a, b) in enumerate(self._links):
             lengths[a][b] = lengths[b][a] = int(draw.integers(1, 1000)) * 4096 + (1 << number % 40)
             self._next[a][b], self._next[b][a] = b, a
         for m in range(routers):
@@ -44,7 +51,6 @@ class Underlay:
                     if lengths[a][m] + lengths[m][b] < lengths[a][b]:
                         lengths[a][b] = lengths[a][m] + lengths[m][b]
                         self._next[a][b] = self._next[a][m]
-        self.homes = [int(r) for r in draw.integers(routers, size=peers)]
 
     def path(self, a: int, b: int) -> tuple[int, ...]:
         """Read from the lower router to the higher, and turned round where needed: the same both ways."""

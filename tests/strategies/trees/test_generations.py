@@ -34,7 +34,7 @@ class FourPeers:
         self.now: Nanos = 0
         self.renewed = self.called = 0
         self.views = [view_of(me) for me in PEERS]
-        self.sets = [TreeSets(MrstTrees.builder, 1, (fails or {}).get(me, 0.0)) for me in PEERS]
+        self.sets = [TreeSets(MrstTrees.make_builder, 1, (fails or {}).get(me, 0.0)) for me in PEERS]
 
     def link(self, a: int, b: int, reliability: float) -> None:
         self.views[a].links[b].reliability = self.views[b].links[a].reliability = reliability
@@ -81,7 +81,7 @@ def test_a_tree_leads_around_a_peer_that_is_often_down(bad: int) -> None:
 
 def first_call(me: int, incarnation: int) -> Generation:
     """How a peer that has just begun names the first trees that it calls for."""
-    trees, view = TreeSets(MrstTrees.builder, 1, 0.0), view_of(me, incarnation)
+    trees, view = TreeSets(MrstTrees.make_builder, 1, 0.0), view_of(me, incarnation)
     for now in (SECOND, 2 * SECOND):
         trees.check(now, view)
     assert trees.newest is not None
@@ -95,7 +95,7 @@ def test_no_two_incarnations_of_a_peer_name_their_trees_alike() -> None:
 
 
 def test_a_number_of_trees_without_a_next_is_refused() -> None:
-    trees = TreeSets(MrstTrees.builder, 1, 0.0)
+    trees = TreeSets(MrstTrees.make_builder, 1, 0.0)
     for number in (-1, 0, LAST, 2**64 - 1):
         answer = trees.hear(0, 1, SequencedMessage((number, 1, 1), 0, LinkWeight(0.0, 0.0)), view_of(0))
         assert answer == [Refuse(1, "invalid-generation")]

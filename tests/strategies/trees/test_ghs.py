@@ -20,8 +20,8 @@ def check(weights: dict[tuple[int, int], float], k: int, seed: int) -> None:
     for peer, forest in talk.builders.items():
         mine = [{edge for edge in tree if peer in edge} for tree in expected]
         assert edges(forest.branches, peer, k) == mine, f"peer {peer}, k = {k}, seed {seed}"
-        assert forest.decided
-        assert forest.complete
+        assert forest.is_decided
+        assert forest.is_complete
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4])
@@ -47,7 +47,7 @@ def test_two_peers_share_their_only_link_in_every_tree() -> None:
 def test_a_peer_without_links_is_complete() -> None:
     forest = GhsBuilder(7, 3, {})
     assert forest.start() == []
-    assert forest.complete and forest.decided
+    assert forest.is_complete and forest.is_decided
 
 
 def test_later_trees_avoid_links_that_are_used() -> None:
@@ -63,9 +63,9 @@ def test_one_link_message_by_message() -> None:
     assert forest.start() == [(2, Connect(0, 0))]
     assert forest.hear(2, Connect(0, 0)) == [(2, Initiate(0, 1, key, True))]
     assert forest.hear(2, Initiate(0, 1, key, True)) == [(2, Report(0, None))]
-    assert not forest.complete
+    assert not forest.is_complete
     assert forest.hear(2, Report(0, None)) == []
-    assert forest.complete
+    assert forest.is_complete
     assert forest.branches(0) == (2,)
 
 

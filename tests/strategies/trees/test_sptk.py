@@ -73,7 +73,7 @@ def check(weights: dict[Edge, float], k: int, seed: int, roots: int = 3, penalty
     for peer, forest in talk.builders.items():
         mine = [{edge for edge in tree if peer in edge} for tree in expected]
         assert edges(forest.branches, peer, k) == mine, f"peer {peer}, k = {k}, seed {seed}"
-        assert forest.decided and forest.complete
+        assert forest.is_decided and forest.is_complete
     return talk
 
 
@@ -96,7 +96,7 @@ def test_any_graph_and_any_delays(graph: int, peers: int, more: int, values: int
 def test_a_peer_alone_has_trees_without_links() -> None:
     forest = SptBuilder(7, 3, {}, 7)
     assert forest.start() == []
-    assert forest.complete and forest.decided
+    assert forest.is_complete and forest.is_decided
     assert forest.branches(2) == ()
 
 

@@ -2,7 +2,7 @@
 
 from wend.matching.filters import parse
 from wend.strategies.trees.messages import FilterDemand, SubtreeInterest
-from wend.strategies.trees.table import WIDE_CHARS, RouteCost, TreeInterestTable, reduced
+from wend.strategies.trees.table import WIDE_CHARS, RouteCost, TreeInterestTable, reduce_filters
 
 GENERATION = (1, 7, 1)
 LINK = 100
@@ -20,17 +20,17 @@ def wants(version: int, *filters: str, peers: tuple[int, ...] = (2,), need: floa
 def told(table: TreeInterestTable, *mine: str) -> list[tuple[int, int, tuple[str, ...]]]:
     return [
         (peer, said.version, tuple(text for claim in said.claims for text in claim.filters))
-        for peer, said in table.tell(dict.fromkeys(mine, 1.0), "covering")
+        for peer, said in table.updates(dict.fromkeys(mine, 1.0), "covering")
     ]
 
 
 def test_what_is_told_is_short() -> None:
     texts = ["x > 5", "x > 3", "y = 1", "x > 3"]
-    assert reduced(texts, "identity") == tuple(sorted(str(parse(t)) for t in set(texts)))
-    assert reduced(texts, "covering") == tuple(sorted(str(parse(t)) for t in ("x > 3", "y = 1")))
+    assert reduce_filters(texts, "identity") == tuple(sorted(str(parse(t)) for t in set(texts)))
+    assert reduce_filters(texts, "covering") == tuple(sorted(str(parse(t)) for t in ("x > 3", "y = 1")))
     halves = ["x in [0, 5]", "x in [5, 9]", "y = 1"]
-    assert len(reduced(halves, "covering")) == 3
-    assert reduced(halves, "merging") == tuple(sorted(str(parse(t)) for t in ("x in [0, 9]", "y = 1")))
+    assert len(reduce_filters(halves, "covering")) == 3
+    assert reduce_filters(halves, "merging") == tuple(sorted(str(parse(t)) for t in ("x in [0, 9]", "y = 1")))
 
 
 def test_a_neighbour_is_told_when_all_others_have_told() -> None:
@@ -38,11 +38,11 @@ def test_a_neighbour_is_told_when_all_others_have_told() -> None:
     assert told(table, "x = 1") == []
     assert table.hear(2, wants(1, "x = 2", peers=(2, 5))) is True
     assert told(table, "x = 1") == [(3, 1, ("x = 1", "x = 2"))]
-    assert not table.ready
+    assert not table.is_ready
     assert table.hear(3, wants(1, peers=(3,))) is True
-    assert table.ready
+    assert table.is_ready
     assert table.members == {1, 2, 3, 5}
-    [(peer, said)] = table.tell({"x = 1": 1.0}, "covering")
+    [(peer, said)] = table.updates({"x = 1": 1.0}, "covering")
     assert (peer, said.peers) == (2, ((1, 0, 0), (3, LINK, 0)))
     assert told(table, "x = 1") == []
 
@@ -62,12 +62,12 @@ def test_a_side_that_wants_more_than_can_be_told_wants_everything() -> None:
     table = of(2, 3, 4)
     table.hear(2, wants(1, *many[::2]))
     table.hear(3, wants(1, *many[1::2], peers=(3,), need=0.9))
-    [(peer, said)] = table.tell({}, "covering")
-    assert (peer, table.wide[4]) == (4, True)
+    [(peer, said)] = table.updates({}, "covering")
+    assert (peer, table.asks_for_all[4]) == (4, True)
     assert said.claims == (FilterDemand(0.9, LINK, 0, ("true",)), FilterDemand(1.0, LINK, 0, ("true",)))
     table.hear(3, wants(2, peers=(3,)))
-    [(peer, said)] = [one for one in table.tell({}, "covering") if one[0] == 4]
-    assert ([claim.need for claim in said.claims], table.wide[4]) == ([1.0], False)
+    [(peer, said)] = [one for one in table.updates({}, "covering") if one[0] == 4]
+    assert ([claim.need for claim in said.claims], table.asks_for_all[4]) == ([1.0], False)
     assert set(said.claims[0].filters) == {str(parse(text)) for text in many[::2]}
 
 
@@ -75,13 +75,13 @@ def test_targets_are_told_apart_with_the_worst_route_to_each() -> None:
     table = of(2, 3, 4, shared=(3,), through=7)
     table.hear(2, wants(1, "x > 5", "y = 1", need=0.9))
     table.hear(3, wants(1, "x > 3", peers=(3,), need=0.9))
-    [(peer, said)] = table.tell({"x > 9": 1.0, "x > 8": 0.9}, "covering")
+    [(peer, said)] = table.updates({"x > 9": 1.0, "x > 8": 0.9}, "covering")
     assert peer == 4
     tight = tuple(sorted(str(parse(t)) for t in ("x > 3", "y = 1")))
     assert said.claims == (FilterDemand(0.9, LINK, LINK + 7, tight), FilterDemand(1.0, 0, 0, (str(parse("x > 9")),)))
-    assert table.worst({"x": 4}) == (0.9, RouteCost(0, LINK))
-    assert table.worst({"x": 6}) == (0.9, RouteCost(LINK, LINK))
-    assert table.worst({"z": 1}) is None
+    assert table.worst_match({"x": 4}) == (0.9, RouteCost(0, LINK))
+    assert table.worst_match({"x": 6}) == (0.9, RouteCost(LINK, LINK))
+    assert table.worst_match({"z": 1}) is None
 
 
 def test_an_event_goes_to_those_who_want_it_and_not_back() -> None:

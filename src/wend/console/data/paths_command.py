@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wend.console.options import TOPOLOGIES, Degree, Json, Peers, Seed
-from wend.console.outputs import Overwrite, check_out, drafted
+from wend.console.outputs import Overwrite, check_out, new_folder
 from wend.console.scenario_flags import overlay_of_flags
 from wend.console.show import compiling, facts, output, stoppable
 from wend.console.spark_options import Conf, Master, Ship
 from wend.model.errors import ConfigError
-from wend.model.flows import known_peers
+from wend.model.flows import peers_by_name
 from wend.model.rates import parse_rate
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def data_paths(
     targets = {source: everyone[everyone != source] for source in _sources(sources, overlay)}
     on_spark = spread is SparkChoice.SPARK or (spread is SparkChoice.AUTO and is_large(graph, targets, k))
     began = time.perf_counter()
-    with stoppable("nothing was written"), drafted(out) as (draft, scratch):
+    with stoppable("nothing was written"), new_folder(out) as (draft, scratch):
         if on_spark:
             count = _on_spark(graph, targets, k, draft, scratch, master, conf, ship)
         else:
@@ -89,7 +89,7 @@ def data_paths(
 def _sources(text: str | None, overlay: "Overlay") -> list[int]:
     if text is None:
         return list(range(overlay.peers))
-    known = known_peers(overlay.names)
+    known = peers_by_name(overlay.names)
     chosen = []
     for name in (name.strip() for name in text.split(",")):
         peer = known.get(name, known.get(int(name)) if name.isdecimal() else None)

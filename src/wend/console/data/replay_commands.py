@@ -134,7 +134,7 @@ def _with_half(value: "MeanInterval", factor: float) -> str:
 
 def _settings(texts: list[str]) -> dict[str, Any]:
     """Check the settings of the command line."""
-    from wend.drivers.settings import known_settings, unknown
+    from wend.drivers.settings import known_settings, unknown_setting
 
     declared, values = known_settings(), {}
     for text in texts:
@@ -142,7 +142,7 @@ def _settings(texts: list[str]) -> dict[str, Any]:
         if not sign:
             raise ConfigError(f"--set needs NAME=VALUE, got {text!r}")
         if name not in declared:
-            raise unknown(name, declared)
+            raise unknown_setting(name, declared)
         each = declared[name]
         typed: Any = value
         if each.kind in ("int", "float", "bool"):

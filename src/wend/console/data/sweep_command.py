@@ -26,7 +26,7 @@ def data_sweep(
     """Run many scenarios on Spark, each once. After an interruption, the same command resumes the sweep."""
     from wend.console import sweeps
     from wend.drivers.settings import outside_plugins
-    from wend.drivers.sim import STRATEGIES, known
+    from wend.drivers.sim import STRATEGIES, can_simulate
     from wend.pipeline.code_hash import outside
     from wend.pipeline.scenario_files import load_scenarios
     from wend.pipeline.spark.session import spark_session
@@ -38,7 +38,7 @@ def data_sweep(
     runs = load_scenarios(scenarios)
     strategies = dict.fromkeys(scenario.strategy for scenario in runs)
     for name in strategies:
-        if not known(name):
+        if not can_simulate(name):
             raise ConfigError(
                 f"there is no strategy {name!r}; the strategies are {', '.join(STRATEGIES)}, or MODULE:CLASS"
             )

@@ -54,7 +54,7 @@ def data_topology(
     """Infer the underlay from traceroute records."""
     from wend.pipeline.spark.session import spark_session
     from wend.pipeline.spark.task_errors import plain_errors
-    from wend.pipeline.storage.job_folders import drafted, local_path
+    from wend.pipeline.storage.job_folders import local_path, new_output
 
     if (records is None) == (synthetic is None):
         raise ConfigError("give either --records PATH or --synthetic N")
@@ -68,13 +68,13 @@ def data_topology(
         truth, draft, folder = None, None, None
         if local_path(out) is not None:
             # Mistakes about the output and the generated records are found before Spark starts.
-            draft = stack.enter_context(drafted(None, out, overwrite=overwrite))
+            draft = stack.enter_context(new_output(None, out, overwrite=overwrite))
             folder = local_path(draft.result)
         if synthetic is not None and folder is not None:
             with compiling():
                 truth = _generated(folder / "records", synthetic, underlay, peers, degree, loss, anonymous, seed)
         spark = stack.enter_context(spark_session(master, conf=conf, ship=ship))
-        draft = draft or stack.enter_context(drafted(spark, out, overwrite=overwrite))
+        draft = draft or stack.enter_context(new_output(spark, out, overwrite=overwrite))
         results = _infer(spark, records or f"{draft.result}/records", draft.result, least, most_links, overlap)
         if truth is not None and folder is not None:
             results |= _scored(truth, folder / "links")

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from wend.drivers.scenarios import Scenario
-    from wend.lab.emulated_network import Lab
     from wend.lab.emulator_control import EmulatorStatus, LinkCounter
+    from wend.lab.lab import Lab
     from wend.topology.graph import Overlay
 
 _SCHEDULE_FOR = "1h"
@@ -72,8 +72,8 @@ def up(
 ) -> None:
     """Create a lab and return. It stays up until `wend lab down`."""
     from wend.drivers.world import build
-    from wend.lab.emulated_network import Lab
     from wend.lab.emulator import QUEUE_BYTES
+    from wend.lab.lab import Lab
 
     flags = {"topology": topology, "peers": peers, "degree": degree, "seed": seed, "pl": pl, "pf": pf}
     faults = {"corruption": corruption, "reordering": reordering, "reordering_delay": reordering_delay}
@@ -219,7 +219,7 @@ def clean_up(
 
 
 def _attach(name: str) -> "Lab":
-    from wend.lab.emulated_network import Lab
+    from wend.lab.lab import Lab
     from wend.lab.lab_state import require_root
 
     require_root()

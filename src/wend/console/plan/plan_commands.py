@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wend.console.options import TOPOLOGIES, Degree, Json, Peers, Seed, Topology
-from wend.console.outputs import Overwrite, check_file, check_out, drafted, write_text
+from wend.console.outputs import Overwrite, check_file, check_out, new_folder, write_text
 from wend.console.plan import load_command, push_command, watch_command
 from wend.console.plan.measured_input import measured_links, measured_workload, parse_k
 from wend.console.scenario_flags import overlay_of_flags
@@ -133,7 +133,7 @@ def make(
         )  # fmt: skip
     remark((*overlay.remarks, *_unlimited(network)))
     if out is not None:
-        with drafted(out) as (draft, _):
+        with new_folder(out) as (draft, _):
             plan.write(draft)
     wall_s = time.perf_counter() - begin
     if as_json:

@@ -21,8 +21,8 @@ from wend.model.choices import PluginChoices
 from wend.model.errors import ConfigError, FilterError
 from wend.model.events import PeerId
 from wend.model.scenario import read_toml
-from wend.model.settings import Rule, check_rules, everyday, setting, settings_of
-from wend.model.units import HOUR, MS, SECOND, Nanos, parse_duration, parse_short
+from wend.model.settings import Rule, check_rules, declared_settings, everyday, setting
+from wend.model.units import HOUR, MS, SECOND, Nanos, parse_duration, parse_milliseconds
 from wend.protocol.config import DeliverySettings, LinkSettings, PeerConfig
 from wend.protocol.plugins import Membership
 from wend.protocol.ports import Neighbour, Started
@@ -63,7 +63,7 @@ class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def check(self, neighbour: PeerId) -> None:
         for name, value in (("delay", self.delay), ("reordering_delay", self.reordering_delay)):
-            if parse_short(value, name) < 0:
+            if parse_milliseconds(value, name) < 0:
                 raise ConfigError(f"neighbour {neighbour}: a shape needs a {name} of 0 or more, got {value}")
         for name, share in (("loss", self.loss), ("corruption", self.corruption), ("reordering", self.reordering)):
             if not 0 <= share <= 1:
@@ -83,7 +83,7 @@ class NeighbourEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def check(self) -> None:
         """Raise ConfigError for an invalid entry."""
         parse_address(self.address)
-        delay_ns = parse_short(self.delay, "delay")
+        delay_ns = parse_milliseconds(self.delay, "delay")
         if not 0 <= self.id <= MAX_PEER_ID or delay_ns <= 0 or not 0 < self.reliability <= 1:
             raise ConfigError(f"neighbour {self.id} needs a delay above 0 and a reliability in 0..1")
         if self.shape is not None:
@@ -263,7 +263,7 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
 
     def check(self) -> None:
         """Raise ConfigError for a configuration that cannot work."""
-        check_rules(settings_of(PeerFile), self.own_values())
+        check_rules(declared_settings(PeerFile), self.own_values())
         self._check_plugins()
         self._check_links()
         self._check_addresses()

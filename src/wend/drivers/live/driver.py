@@ -33,6 +33,7 @@ from wend.model.units import MINUTE, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.messages import ACKS, Ack, Data, Fragment, Message, as_unicast, control_name, event_of, older
 from wend.protocol.ports import (
+    Delayed,
     Deliver,
     Effect,
     Input,
@@ -82,7 +83,7 @@ class PeerDriver:
         self.forwarding: ForwardingGrants | None = None
         """What neighbours may forward; None: everything."""
         self.running = False
-        self.store = StoreWriter(self.id, store, self._deliver, self.failed, counters, clock)
+        self.store = StoreWriter(self.id, store, self._deliver_late, self.failed, counters, clock)
         self._held = self.store.held
         self._counters = counters
         self._clock = clock
@@ -122,7 +123,7 @@ class PeerDriver:
         """The receipt with the promise of this peer's store: only the driver knows whether it survives a crash. An
         event for local subscribers alone is stored if they are durable."""
         is_kept = False
-        if self.store.is_safe:
+        if self.store.has_stored_all:
             others = not self.peer.knows_all_subscribers or any(target != self.id for target in receipt.targets)
             queued = self.store.queued == receipt.id and receipt.targets == (self.id,)
             is_kept = (receipt.kept and others) or queued
@@ -307,6 +308,14 @@ class PeerDriver:
             self.observers.tell(self.observers.on_delivered, effect, effect)
         if self.subscribers is not None:
             self.subscribers.deliver(effect)
+
+    def _deliver_late(self, effect: Deliver, waited_ns: Nanos) -> None:
+        """Make a delivery that has waited for the disk, unless it has expired meanwhile."""
+        for answer in self.peer.handle(self._clock(), Delayed(effect, waited_ns)):
+            if type(answer) is Deliver and (answer.subscription, answer.event) == (effect.subscription, effect.event):
+                self._deliver(answer)
+            else:  # it may have to wait, too
+                self.perform([answer])
 
     def _report_missed(self, effect: Missed) -> None:
         if self.subscribers is not None:

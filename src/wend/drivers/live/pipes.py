@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 from wend.drivers.live.addressing.addresses import Address
 from wend.drivers.live.clock import Clock
 from wend.drivers.live.transport import wire
-from wend.drivers.live.transport.shaper import PacketFaults, Pipe, Transmit
+from wend.drivers.live.transport.shaper import PacketFaults, Shaper, Transmit
 from wend.drivers.live.transport.socket import PeerSocket
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
@@ -33,8 +33,8 @@ class PeerPipes:
     def __init__(
         self, me: PeerId, incarnation: int, socket: PeerSocket, sealed: "SealedLinks | None", clock: Clock
     ) -> None:
-        self._pipes: dict[PeerId, Pipe] = {}
-        self._incoming: dict[PeerId, Pipe] = {}
+        self._pipes: dict[PeerId, Shaper] = {}
+        self._incoming: dict[PeerId, Shaper] = {}
         """For multicast: its sender cannot shape the links to single receivers, so each receiver does."""
         self._me = me
         self._incarnation = incarnation
@@ -46,7 +46,7 @@ class PeerPipes:
         """Send to a peer at an address that the address book has."""
         sealed, queue = self._sealed, self._socket.queue
         transmit = partial(self._socket.transmit, address) if sealed is None else partial(sealed.to_socket, peer)
-        pipe = Pipe(transmit, clock=self._clock, **shape)
+        pipe = Shaper(transmit, clock=self._clock, **shape)
         self._pipes[peer] = pipe
         self._incoming.pop(peer, None)
         if sealed is not None:
@@ -111,7 +111,7 @@ class PeerPipes:
             header = wire.header(self._me, receiver, self._incarnation, wire.ADDRESSES)
             self._socket.transmit(address, wire.frame(header, body))
 
-    def _pipe(self, peer: PeerId) -> Pipe:
+    def _pipe(self, peer: PeerId) -> Shaper:
         if peer not in self._pipes:
             raise ConfigError(f"there is no link to peer {peer}")
         return self._pipes[peer]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # few peers have keys or write telemetry, and the others need
 log = logging.getLogger("wend.peer")
 
 
-class PeerService:
+class PeerProcess:
     """A live peer with its store, its broker and the listener for its clients, as its file describes them."""
 
     def __init__(self, file: PeerFile) -> None:
@@ -255,7 +255,7 @@ def read_grant_table(file: PeerFile) -> GrantTable:
 
 
 async def serve(
-    file: PeerFile, on_ready: Callable[[PeerService], None], read: Callable[[], PeerFile] | None = None
+    file: PeerFile, on_ready: Callable[[PeerProcess], None], read: Callable[[], PeerFile] | None = None
 ) -> dict[str, int]:
     """Run a peer until SIGTERM or Ctrl-C. Returns its counters. On SIGHUP it calls `read` for its file, and reads its
     plan again."""
@@ -264,7 +264,7 @@ async def serve(
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGHUP, lambda: None)  # the file is read anyway
-    service = PeerService(file)
+    service = PeerProcess(file)
     refused: list[Address] = []
     if service.peer.joining is not None:
 

@@ -88,7 +88,7 @@ class BackgroundPacket:
     def on_dropped(self, now: Nanos, reason: str) -> None:
         self.flow.on_dropped(now, self)
 
-    def on_vanished(self, now: Nanos) -> None:
+    def on_lost(self, now: Nanos) -> None:
         self.flow.on_dropped(now, self)
 
     def is_expired(self, now: Nanos) -> bool:
@@ -96,7 +96,7 @@ class BackgroundPacket:
 
 
 class Feedback:
-    """The event at which a flow learns whether a packet arrived."""
+    """Tells a flow whether a packet arrived."""
 
     __slots__ = ("arrived", "packet")
 
@@ -104,19 +104,19 @@ class Feedback:
         self.packet = packet
         self.arrived = arrived
 
-    def happen(self, now: Nanos) -> None:
+    def run(self, now: Nanos) -> None:
         self.packet.flow.on_feedback(now, self.packet, self.arrived)
 
 
 class FlowStart:
-    """The time at which a flow begins."""
+    """Lets a flow begin."""
 
     __slots__ = ("flow",)
 
     def __init__(self, flow: "BackgroundFlow") -> None:
         self.flow = flow
 
-    def happen(self, now: Nanos) -> None:
+    def run(self, now: Nanos) -> None:
         self.flow.send(now)
 
 

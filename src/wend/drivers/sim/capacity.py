@@ -52,7 +52,7 @@ class Queue:
         self._leaving.clear()
         self._msgs_free = self._bits_free = 0
 
-    def turn(self, now: Nanos) -> Nanos:
+    def next_service(self, now: Nanos) -> Nanos:
         """When the next packet would be served."""
         return max(now, self._leaving[-1]) if self._leaving else now
 
@@ -71,8 +71,8 @@ class Queue:
         return through
 
 
-class QueuedPacket:
-    """The time at which a packet leaves the queue of its sender."""
+class QueueDeparture:
+    """Lets a packet leave the queue of its sender."""
 
     __slots__ = ("incarnation", "message", "network", "receiver", "sender")
 
@@ -85,7 +85,7 @@ class QueuedPacket:
         self.receiver = receiver
         self.message = message
 
-    def happen(self, now: Nanos) -> None:
+    def run(self, now: Nanos) -> None:
         self.network.leave(now, self)
 
 
@@ -111,8 +111,8 @@ class CapacityNetwork(Transport):
         if queue is None or not (self._charges_all or type(message) is Data or type(message) is Fragment):
             self._links.send(now, sender, receiver, message)
             return
-        end = self._ledger.end(now, sender, message)
-        if end is not None and queue.turn(now) > end:
+        end = self._ledger.expiry_ns(now, sender, message)
+        if end is not None and queue.next_service(now) > end:
             self._ledger.record_drop(now, sender, receiver, sender, message, EXPIRED)
             return
         through = queue.enter(now, *packet_size(message))
@@ -120,10 +120,10 @@ class CapacityNetwork(Transport):
             self._ledger.record_drop(now, sender, receiver, sender, message, QUEUE_FULL)
         else:
             incarnation = self._incarnations[sender]
-            leaving = QueuedPacket(self, sender, incarnation, receiver, older(message, through - now))
+            leaving = QueueDeparture(self, sender, incarnation, receiver, older(message, through - now))
             self._agenda.push(through, LEAVING, sender, leaving)
 
-    def leave(self, now: Nanos, packet: QueuedPacket) -> None:
+    def leave(self, now: Nanos, packet: QueueDeparture) -> None:
         """Put a packet on its link, unless its sender crashed while it waited."""
         if packet.incarnation == self._incarnations[packet.sender]:
             self._links.send(now, packet.sender, packet.receiver, packet.message)
@@ -133,7 +133,7 @@ class CapacityNetwork(Transport):
 
     def waits_ns(self, now: Nanos) -> list[Nanos]:
         """How long the next packet would wait in each queue of a link."""
-        return [queue.turn(now) - now for queues in self._queues for queue in queues.values()]
+        return [queue.next_service(now) - now for queues in self._queues for queue in queues.values()]
 
     def crash(self, now: Nanos, peer: PeerId) -> None:
         self._incarnations[peer] += 1
@@ -180,8 +180,8 @@ class LimitedPeer(GatedPeer):
         if type(event) is AdmittedPacket:
             return self.peer.handle(now, event.received) if event.incarnation == self._incarnation else []
         if type(event) is Received and (self._charges_all or type(event.message) in (Data, Fragment)):
-            end = self._ledger.end(now, event.sender, event.message)
-            if end is not None and self._queue.turn(now) > end:
+            end = self._ledger.expiry_ns(now, event.sender, event.message)
+            if end is not None and self._queue.next_service(now) > end:
                 self._ledger.record_drop(now, event.sender, self.peer.me, self.peer.me, event.message, EXPIRED)
                 return []
             through = self._queue.enter(now, *packet_size(event.message))

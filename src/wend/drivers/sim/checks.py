@@ -103,7 +103,7 @@ class TraceFacts:
             settled[peer] = max(settled.get(peer, 0), until + REJOIN_NS)
         return settled
 
-    def due(self, id_: EventId) -> tuple[PeerId, ...]:
+    def due_subscribers(self, id_: EventId) -> tuple[PeerId, ...]:
         """The subscribers that must be notified of an event."""
         time, event = self.published[id_]
         return tuple(s for s in event.subscribers if (id_, s) not in self.evicted and time >= self.settled_ns.get(s, 0))
@@ -137,7 +137,7 @@ def _liveness(facts: TraceFacts) -> Iterator[Finding]:
     waiting: dict[tuple[str, PeerId], Nanos] = {}
     notified: set[tuple[str, PeerId]] = set()
     for id_, (time, topic) in facts.published.items():
-        for subscriber in facts.due(id_):
+        for subscriber in facts.due_subscribers(id_):
             waiting.setdefault((topic.name, subscriber), time)
             if subscriber in facts.reached[id_]:
                 notified.add((topic.name, subscriber))
@@ -150,14 +150,14 @@ def _agreement(facts: TraceFacts) -> Iterator[Finding]:
     for id_ in facts.published:
         if reached := facts.reached[id_]:
             first = min(reached, key=lambda peer: (reached[peer], peer))
-            for subscriber in facts.due(id_):
+            for subscriber in facts.due_subscribers(id_):
                 if subscriber not in reached:
                     yield id_, subscriber, reached[first], f"peer {first} was notified, this one never"
 
 
 def _validity(facts: TraceFacts) -> Iterator[Finding]:
     for id_, (time, _) in facts.published.items():
-        if facts.due(id_) and not facts.reached[id_]:
+        if facts.due_subscribers(id_) and not facts.reached[id_]:
             yield id_, id_.publisher, time, "published here, and nobody was notified"
 
 

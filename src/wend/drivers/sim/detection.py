@@ -15,17 +15,17 @@ from wend.model.units import MS, Nanos
 from wend.topology.faults import Faults
 from wend.topology.graph import Overlay
 
-Noticed = tuple[Nanos, PeerId, PeerId, bool]
-"""(time, peer, neighbour, up): a peer decided that the link to a neighbour is up or down."""
+LinkVerdict = tuple[Nanos, PeerId, PeerId, bool]
+"""(time, peer, neighbour, up): when a peer decided that the link to a neighbour is up or down."""
 
 
-def known_after_ms(overlay: Overlay, faults: Faults, noticed: Iterable[Noticed]) -> DetectionDelays:
+def detection_delays(overlay: Overlay, faults: Faults, verdicts: Iterable[LinkVerdict]) -> DetectionDelays:
     """The delays from the beginning of an outage until an end of the link decides that it is down.
 
     If an end believes the link up until the outage ends, the outage counts as unnoticed.
     """
     changes: dict[tuple[PeerId, PeerId], list[tuple[Nanos, bool]]] = defaultdict(list)
-    for now, peer, neighbour, up in noticed:
+    for now, peer, neighbour, up in verdicts:
         changes[peer, neighbour].append((now, up))
     if not changes:
         return DetectionDelays()

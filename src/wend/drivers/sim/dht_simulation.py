@@ -130,7 +130,7 @@ class DhtSimulation:
         self._agenda = BucketAgenda()
         self._push = self._agenda.push
         self._wake: list[Nanos] = [FOREVER] * config.peers
-        self._asked: set[tuple[Nanos, PeerId]] = set()
+        self._wake_requests: set[tuple[Nanos, PeerId]] = set()
         """The wake-ups in the agenda."""
         self._incarnations = [0] * config.peers
         self._stores: dict[PeerId, list[Record]] = {}
@@ -149,30 +149,30 @@ class DhtSimulation:
         self._bootstrap = peer_stream(config.seed, "bootstrap")
         common = {"monitoring_ns": NO_MONITORING_NS, **config.settings}
         names = {"strategy": config.strategy, "interest": config.interest, "membership": config.membership}
-        self._later = PeerConfig(peer=0, seed=config.seed, **names, **common)  # type: ignore[arg-type]
-        self._first = self._later.with_(**config.first_settings)
+        self._config = PeerConfig(peer=0, seed=config.seed, **names, **common)  # type: ignore[arg-type]
+        self._first_config = self._config.with_(**config.first_settings)
         membership = membership_of(config.strategy, config.membership)
         self._contacts: list[Neighbour] | None = None
         """The contacts of all peers, if a peer needs only the ids of its contacts."""
         if membership is not None and joins_by_contacts(membership):
             self._contacts = [Neighbour(peer, UNKNOWN_DELAY_NS) for peer in range(config.peers)]
-        self._calls = self._in_order()
+        self._calls = self._ordered_calls()
         self._effects: dict[type, Callable[[Nanos, PeerId, Any], None]] = {
             Persist: self._store,
             Drop: self._drop,
             Notice: self._notice,
             Refuse: self._refuse,
-            FindPath: self._find_path,
-            JoinMulticast: self._no_multicast,
-            LeaveMulticast: self._no_multicast,
-            Multicast: self._no_multicast,
-            MulticastMembers: self._no_multicast,
+            FindPath: self._refuse_traceroute,
+            JoinMulticast: self._refuse_multicast,
+            LeaveMulticast: self._refuse_multicast,
+            Multicast: self._refuse_multicast,
+            MulticastMembers: self._refuse_multicast,
         }
-        with uncollected():
+        with without_garbage_collector():
             self._begin(contacts)
 
     @property
-    def bytes_per_peer(self) -> float:
+    def memory_per_peer(self) -> float:
         """The growth of this process since the simulation was made, per peer: peers, messages in transit and
         results."""
         return max(0, resident_bytes() - self.bytes_before) / self.config.peers
@@ -182,14 +182,14 @@ class DhtSimulation:
     def run(self, until_ns: Nanos) -> DhtResults:
         """Play everything up to this time."""
         self._until = until_ns
-        with uncollected():
+        with without_garbage_collector():
             self._play(until_ns)
         self._late_acks = [arrives for arrives in self._late_acks if arrives > until_ns]
         self.results.in_transit = self._agenda.count(ARRIVAL) + len(self._late_acks)
         return self.results
 
     def _play(self, until_ns: Nanos) -> None:
-        pop, peers, wake, asked = self._agenda.pop, self.peers, self._wake, self._asked
+        pop, peers, wake, asked = self._agenda.pop, self.peers, self._wake, self._wake_requests
         while (entry := pop(until_ns)) is not None:
             now, kind, _, peer, arg = entry
             if kind == ARRIVAL:
@@ -217,8 +217,8 @@ class DhtSimulation:
             elif kind is WakeAt:
                 # the newest request counts; the agenda still has one that an earlier time replaced
                 time = self._wake[peer] = effect.time_ns  # type: ignore[union-attr]
-                if (time, peer) not in self._asked:
-                    self._asked.add((time, peer))
+                if (time, peer) not in self._wake_requests:
+                    self._wake_requests.add((time, peer))
                     self._push(time, WAKE_UP, peer, None)
             elif kind is Deliver:
                 self._deliver(now, peer, effect, received)  # type: ignore[arg-type]
@@ -271,12 +271,12 @@ class DhtSimulation:
         self._next_call()
         if contacts is not None:
             for peer, known in contacts:
-                self._start(0, peer, self._first, known)
+                self._start(0, peer, self._first_config, known)
             return
         joining = {peer for change in self.workload.changes if change.what == "join" for peer in change.peers}
         for peer in range(self.config.peers):
             if peer not in joining:
-                self._start(0, peer, self._later, self._someone(peer))
+                self._start(0, peer, self._config, self._random_contact(peer))
 
     def _start(self, now: Nanos, peer: PeerId, config: PeerConfig, contacts: Sequence[PeerId]) -> None:
         self._incarnations[peer] += 1
@@ -290,7 +290,7 @@ class DhtSimulation:
         stored = tuple(self._stores.get(peer, ()))
         self._carry_out(now, peer, target.handle(now, Started(neighbours, subscriptions, (), stored)), None)
 
-    def _someone(self, peer: PeerId) -> tuple[PeerId, ...]:
+    def _random_contact(self, peer: PeerId) -> tuple[PeerId, ...]:
         """A random live peer; none if this is the first peer."""
         for _ in range(_TRIES):
             candidate = self._bootstrap.randrange(self.config.peers)
@@ -302,7 +302,7 @@ class DhtSimulation:
         target = self.peers[peer]
         if change.what in ("restart", "join"):
             if target is None:
-                self._start(now, peer, self._later, self._someone(peer))
+                self._start(now, peer, self._config, self._random_contact(peer))
         elif target is not None:
             if change.what == "leave" and change.time_ns == now:
                 self._carry_out(now, peer, target.handle(now, Stopping()), None)
@@ -313,7 +313,7 @@ class DhtSimulation:
 
     # ---------------------------------------------------------------- calls of applications
 
-    def _in_order(self) -> Iterator[Call]:
+    def _ordered_calls(self) -> Iterator[Call]:
         """The calls by time. At one time, subscriptions come before their ends, and both before publications."""
         workload = self.workload
         events = [(event.time_ns, event.peer, position) for position, event in enumerate(workload.publications)]
@@ -377,15 +377,15 @@ class DhtSimulation:
     def _refuse(self, now: Nanos, peer: PeerId, refuse: Refuse) -> None:
         self.results.refusals[refuse.code] += 1
 
-    def _find_path(self, now: Nanos, peer: PeerId, effect: FindPath) -> None:
+    def _refuse_traceroute(self, now: Nanos, peer: PeerId, effect: FindPath) -> None:
         raise ConfigError(f"{self.config.strategy} traces underlay paths, which peers without links do not have")
 
-    def _no_multicast(self, now: Nanos, peer: PeerId, effect: object) -> None:
+    def _refuse_multicast(self, now: Nanos, peer: PeerId, effect: object) -> None:
         raise ConfigError(f"{self.config.strategy} uses multicast, which peers without links do not have")
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
+def without_garbage_collector() -> Iterator[None]:
     """Switch the garbage collector off: it would walk millions of live objects again and again."""
     collecting = gc.isenabled()
     gc.disable()

@@ -29,7 +29,7 @@ _DRAWS = 4096
 class DisturbedNetwork(Transport):
     """Sends each message over its link under the present conditions of that link."""
 
-    __slots__ = ("_agenda", "_disturbances", "_latest", "_luck", "_luck_rng", "_network")
+    __slots__ = ("_agenda", "_disturbances", "_latest", "_network", "_rng", "_uniforms")
 
     def __init__(self, network: Network, disturbances: Disturbances, agenda: Agenda, seed: int) -> None:
         self._network = network
@@ -37,8 +37,8 @@ class DisturbedNetwork(Transport):
         self._agenda = agenda
         self._latest: dict[tuple[PeerId, PeerId], Nanos] = {}
         """By direction of a link: the latest arrival of a packet that was not reordered."""
-        self._luck_rng = stream(seed, "disturbances", "packets")
-        self._luck: list[float] = []
+        self._rng = stream(seed, "disturbances", "packets")
+        self._uniforms: list[float] = []
 
     def send(self, now: Nanos, sender: PeerId, receiver: PeerId, message: Message) -> None:
         network = self._network
@@ -70,7 +70,7 @@ class DisturbedNetwork(Transport):
         for loads in conditions.loads:
             load = loads.at(now)
             if load:
-                waiting = queued(load, world.queue_msgs, self._uniform())
+                waiting = queue_length(load, world.queue_msgs, self._uniform())
                 lost = lost or waiting == world.queue_msgs
                 delay += waiting * world.service_ns
         anomalies = world.begin_ns <= now < world.end_ns
@@ -86,12 +86,12 @@ class DisturbedNetwork(Transport):
         return link, arrives - now, 1.0 if lost else loss, calendar
 
     def _uniform(self) -> float:
-        if not self._luck:
-            self._luck = self._luck_rng.random(_DRAWS).tolist()
-        return self._luck.pop()
+        if not self._uniforms:
+            self._uniforms = self._rng.random(_DRAWS).tolist()
+        return self._uniforms.pop()
 
 
-def queued(load: float, capacity: int, uniform: float) -> int:
+def queue_length(load: float, capacity: int, uniform: float) -> int:
     """The number of packets that one finds in a queue with this load; `capacity` means that the queue is full.
 
     The probability of n is proportional to load^n for n from 0 to the capacity."""

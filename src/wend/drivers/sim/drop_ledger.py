@@ -26,28 +26,28 @@ class DropLedger:
         self._notices = notices
         self._trace = trace
         self._counted: set[tuple[PeerId, EventId, PeerId]] = set()
-        self._heads: dict[tuple[PeerId, int], tuple[PeerId, ...]] = {}
-        self._ends: dict[tuple[PeerId, int], Nanos] = {}
+        self._dests: dict[tuple[PeerId, int], tuple[PeerId, ...]] = {}
+        self._expiries: dict[tuple[PeerId, int], Nanos] = {}
 
     def count_fragment(self, now: Nanos, sender: PeerId, part: Fragment) -> None:
         """Remember the destinations and the expiry of a fragmented event. Only its first fragment names them."""
         if part.head is not None:
-            self._heads[sender, part.number] = part.head.dests
-            if (end := self.end(now, sender, part.head)) is not None:
-                self._ends[sender, part.number] = end
+            self._dests[sender, part.number] = part.head.dests
+            if (end := self.expiry_ns(now, sender, part.head)) is not None:
+                self._expiries[sender, part.number] = end
 
-    def end(self, now: Nanos, sender: PeerId, message: Message) -> Nanos | None:
-        """When the event of a message expires."""
+    def expiry_ns(self, now: Nanos, sender: PeerId, message: Message) -> Nanos | None:
+        """When the event of a message expires, or None if it never does."""
         if type(message) is Data and message.event.ttl_ns is not None:
             return now + message.event.ttl_ns - message.age_ns
-        return self._ends.get((sender, message.number)) if type(message) is Fragment else None
+        return self._expiries.get((sender, message.number)) if type(message) is Fragment else None
 
     def record_drop(self, now: Nanos, sender: PeerId, to: PeerId, at: PeerId, message: Message, reason: str) -> None:
         """Count a drop. A copy without named destinations (on a tree) counts as one, for the receiving peer."""
         if isinstance(message, Data):
             id_, dests = message.event.id, message.dests or (to,)
         elif isinstance(message, Fragment):
-            id_, dests = message.id, self._heads[sender, message.number] or (to,)
+            id_, dests = message.id, self._dests[sender, message.number] or (to,)
         else:
             self._notices[reason] += 1
             return

@@ -11,11 +11,11 @@ from math import inf
 from typing import Any
 
 from wend.drivers.sim.capacity import CapacityNetwork, GatedPeer, LimitedPeer, Queue
-from wend.drivers.sim.detection import Noticed
+from wend.drivers.sim.detection import LinkVerdict
 from wend.drivers.sim.disturbances import CORRUPTED, DisturbedNetwork
 from wend.drivers.sim.drop_ledger import DropLedger
 from wend.drivers.sim.managed_network import ManagedNetwork
-from wend.drivers.sim.managed_queue import Happening
+from wend.drivers.sim.managed_queue import TimedAction
 from wend.drivers.sim.network import FAULT, LEAVING, MESSAGE, PUBLICATION, WAKE, Agenda, Network, Transport
 from wend.drivers.workload import Topic
 from wend.drivers.world import World
@@ -62,10 +62,11 @@ LEAVE_NS: Nanos = 500 * MS
 """How long a peer that leaves still answers, as a live one does."""
 BACKGROUND = "background-packets"
 _LINKS = (LINK_DOWN, LINK_UP)
-_OFTEN = 20
-_EACH = 1000
-"""On average an event may cross every link `_OFTEN` times in each direction, and be sent `_EACH` times per subscriber.
-A strategy that needs more than both together multiplies its copies without end."""
+_CROSSINGS = 20
+"""How often an event may cross every link in each direction, on average."""
+_SENDS_PER_SUBSCRIBER = 1000
+"""How often peers may send an event per subscriber, on average. A strategy that needs more than this and `_CROSSINGS`
+together multiplies its copies without end."""
 
 
 class Engine:
@@ -78,7 +79,7 @@ class Engine:
         self.trace = Trace()
         self.drops: Counter[str] = Counter()
         self.notices: Counter[str] = Counter()
-        self.noticed: list[Noticed] = []
+        self.link_verdicts: list[LinkVerdict] = []
         self.agenda = Agenda()
         self._ledger = DropLedger(self.drops, self.notices, self.trace)
         self.peers: list[Peer | GatedPeer | None] = [None] * world.overlay.peers
@@ -89,26 +90,26 @@ class Engine:
         """By event: subscribers that the publisher did not know."""
         self._persistence = scenario.of(DeliverySettings).persistence
         self.stores: list[list[Record]] = [[] for _ in range(world.overlay.peers)]
-        self._left: set[PeerId] = set()
+        self._absent: set[PeerId] = set()
         """Peers that left gracefully. They have no subscriptions until they join again."""
         self.incarnations = [0] * world.overlay.peers
         self._wake: list[Nanos] = [FOREVER] * world.overlay.peers
-        self._asked: list[set[Nanos]] = [set() for _ in range(world.overlay.peers)]
+        self._wake_requests: list[set[Nanos]] = [set() for _ in range(world.overlay.peers)]
         self._groups: dict[str, set[PeerId]] = {}
         """By name of a multicast group: the peers that joined it."""
         self._plans = [world.plan] * world.overlay.peers
-        self._traces: Counter[tuple[PeerId, PeerId]] = Counter()
+        self._trace_attempts: Counter[tuple[PeerId, PeerId]] = Counter()
         self._deadlines = world.deadlines_ns
         self._row = self.trace.deliveries.pack
         self._delivered = self.trace.deliveries.add_packed
         retries = (scenario.duration_ns + scenario.drain_ns) / SECOND if self._persistence else 0
-        times = scenario.of(LinkSettings).transmissions * (_OFTEN + retries)
-        self._everywhere = int(2 * len(world.overlay.links) * times)
+        times = scenario.of(LinkSettings).transmissions * (_CROSSINGS + retries)
+        self._flood_transmissions = int(2 * len(world.overlay.links) * times)
         """How many transmissions cross every link as often as allowed. Peers retry stored events every second."""
-        self._allowed = 0
+        self._transmission_limit = 0
         self._steps: dict[int, Callable[[Nanos, PeerId, Any], list[Effect]]] = {
             FAULT: self.apply_fault,
-            LEAVING: self.leave,
+            LEAVING: self.run_action,
             WAKE: self._wake_up,
             PUBLICATION: self.publish,
         }
@@ -121,7 +122,7 @@ class Engine:
             Notice: self._notice,
             Refuse: self._refuse,
             FindPath: self._find_path,
-            JoinMulticast: self._join,
+            JoinMulticast: self._join_group,
             LeaveMulticast: self._leave_group,
             Multicast: self._multicast,
             MulticastMembers: self._ignore,
@@ -148,7 +149,7 @@ class Engine:
         network: Transport = links
         if world.disturbances is not None:
             network = DisturbedNetwork(links, world.disturbances, self.agenda, self.scenario.seed)
-        if not world.limited:
+        if not world.has_capacities:
             return network
         if self.scenario.queue_discipline != "drop-tail" or world.background:
             return ManagedNetwork(network, links, world, self.agenda, self._ledger)
@@ -161,7 +162,7 @@ class Engine:
         self.schedule()
         agenda, network, peers, end = self.agenda, self.network, self.peers, self.world.end_ns
         heap, instant, hellos = agenda.heap, self.links.instant, self.links.quiet
-        quiet, wake, asked = hellos.by_peer, self._wake, self._asked
+        quiet, wake, asked = hellos.by_peer, self._wake, self._wake_requests
         steps, handlers = self._steps, self._handlers
         now = kind = number = 0
         arg: Any
@@ -201,8 +202,8 @@ class Engine:
         self._count_background()
 
     def _wake_up(self, now: Nanos, peer: PeerId, _: None) -> list[Effect]:
-        self._asked[peer].discard(now)
-        if self.links.transmissions > self._allowed:
+        self._wake_requests[peer].discard(now)
+        if self.links.transmissions > self._transmission_limit:
             raise self._multiplication_error(now)
         target = self.peers[peer]
         return [] if target is None or self._wake[peer] != now else target.handle(now, WOKEN)
@@ -250,18 +251,18 @@ class Engine:
                 self.notices[f"refused-{CORRUPTED}"] += 1
             return []
         if what == "leave":
-            self._left.add(peer)
+            self._absent.add(peer)
             return [] if target is None else target.handle(now, Stopping())
         self._stop(now, peer)
         return []
 
     def _start(self, now: Nanos, peer: PeerId) -> list[Effect]:
-        self._left.discard(peer)
+        self._absent.discard(peer)
         self.incarnations[peer] += 1
         target = self.peers[peer] = self._with_capacity(
             peer, make_peer(self.world.peer_config(peer, self.incarnations[peer]))
         )
-        start = self.world.started(peer)
+        start = self.world.start_input(peer)
         stored = tuple(self.stores[peer])
         effects = target.handle(now, Started(start.neighbours, start.subscriptions, start.advertisements, stored))
         plan = self._plans[peer]
@@ -288,9 +289,9 @@ class Engine:
             f"{now / SECOND:.3f} s; a peer that gets an event again should not send it on again"
         )
 
-    def leave(self, now: Nanos, peer: PeerId, leaving: Happening) -> list[Effect]:
-        """A packet leaves a queue."""
-        leaving.happen(now)
+    def run_action(self, now: Nanos, peer: PeerId, action: TimedAction) -> list[Effect]:
+        """Do what is due at a queue or a background flow."""
+        action.run(now)
         return []
 
     def _with_capacity(self, peer: PeerId, target: Peer) -> Peer | LimitedPeer:
@@ -304,15 +305,15 @@ class Engine:
         """Publish the next event of a topic."""
         self.schedule_next(now, topic)
         publisher = self.peers[peer]
-        if publisher is None or peer in self._left:
+        if publisher is None or peer in self._absent:
             self.notices["publisher-down"] += 1
             return []
         publication = self.world.publication(topic, now)
         subscribers = publication.subscribers
         if None in self.peers and not self._persistence:
             subscribers = tuple(s for s in subscribers if self.peers[s] is not None)
-        if self._left:
-            subscribers = tuple(s for s in subscribers if s not in self._left)
+        if self._absent:
+            subscribers = tuple(s for s in subscribers if s not in self._absent)
         self.allow_transmissions(len(publication.subscribers), 1 + topic.payload_bytes // FRAGMENT_BYTES)
         effects = publisher.handle(now, Publication(publication.attributes, bytes(topic.payload_bytes)))
         receipt = next(e for e in effects if type(e) is Receipt)
@@ -331,7 +332,7 @@ class Engine:
 
     def allow_transmissions(self, subscribers: int, fragments: int) -> None:
         """Allow for the transmissions of one more event."""
-        self._allowed += (self._everywhere + _EACH * (1 + subscribers)) * fragments
+        self._transmission_limit += (self._flood_transmissions + _SENDS_PER_SUBSCRIBER * (1 + subscribers)) * fragments
 
     # ---------------------------------------------------------------- effects
 
@@ -368,15 +369,15 @@ class Engine:
         what = notice.what
         self.notices[what] += notice.count
         if what in _LINKS:
-            self.noticed.append((now, peer, notice.peer, what == LINK_UP))
+            self.link_verdicts.append((now, peer, notice.peer, what == LINK_UP))
 
     def _find_path(self, now: Nanos, peer: PeerId, effect: FindPath) -> None:
         self.notices["paths"] += 1
-        asked = self._traces[peer, effect.peer] = self._traces[peer, effect.peer] + 1
+        asked = self._trace_attempts[peer, effect.peer] = self._trace_attempts[peer, effect.peer] + 1
         path = PathFound(effect.peer, self.world.path(peer, effect.peer, now, asked))
         self.agenda.push(now + TRACE_NS, MESSAGE, peer, path)
 
-    def _join(self, now: Nanos, peer: PeerId, join: JoinMulticast) -> None:
+    def _join_group(self, now: Nanos, peer: PeerId, join: JoinMulticast) -> None:
         self._groups.setdefault(join.group, set()).add(peer)
 
     def _leave_group(self, now: Nanos, peer: PeerId, leave: LeaveMulticast) -> None:
@@ -385,7 +386,7 @@ class Engine:
     def _multicast(self, now: Nanos, peer: PeerId, cast: Multicast) -> None:
         """Send to the other members of the group. Members that multicast does not reach count as losses, too."""
         others = sorted(self._groups.get(cast.group, set()) - {peer})
-        reached = [other for other in others if self.world.multicasts(peer, other, now)]
+        reached = [other for other in others if self.world.can_multicast(peer, other, now)]
         arriving = self.network.multicast(now, peer, reached, cast.message)
         self.notices["multicast"] += 1
         if arriving < len(others):

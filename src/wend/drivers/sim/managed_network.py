@@ -59,7 +59,7 @@ class ManagedNetwork(Transport):
         if queues is None or not (self._charges_all or type(message) is Data or type(message) is Fragment):
             self._links.send(now, sender, receiver, message)
         else:
-            end = self._ledger.end(now, sender, message)
+            end = self._ledger.expiry_ns(now, sender, message)
             queues[0].offer(now, ManagedPacket(self, sender, receiver, message, queues, end))
 
     def multicast(self, now: Nanos, sender: PeerId, receivers: Sequence[PeerId], message: Message) -> int:
@@ -121,7 +121,7 @@ class ManagedPacket:
     def on_dropped(self, now: Nanos, reason: str) -> None:
         self._network.drop(now, self._sender, self._receiver, self._message, reason)
 
-    def on_vanished(self, now: Nanos) -> None:
+    def on_lost(self, now: Nanos) -> None:
         pass
 
     def is_expired(self, now: Nanos) -> bool:

@@ -15,13 +15,13 @@ from wend.model.events import PeerId
 from wend.model.units import SECOND, Nanos
 
 
-class Happening(Protocol):
-    """An entry of the agenda that is no message to a peer."""
+class TimedAction(Protocol):
+    """An entry of the agenda that concerns a queue or a background flow, not a peer."""
 
-    def happen(self, now: Nanos) -> None: ...
+    def run(self, now: Nanos) -> None: ...
 
 
-class Waiting(Protocol):
+class WaitingPacket(Protocol):
     """A packet in a managed queue."""
 
     entered_ns: Nanos
@@ -35,24 +35,24 @@ class Waiting(Protocol):
     def on_dropped(self, now: Nanos, reason: str) -> None:
         """The queue drops the packet."""
 
-    def on_vanished(self, now: Nanos) -> None:
+    def on_lost(self, now: Nanos) -> None:
         """The packet is lost with its queue."""
 
     def is_expired(self, now: Nanos) -> bool:
         """Whether the event of the packet has expired."""
 
 
-class ServedPacket:
-    """The time at which a packet leaves its queue."""
+class ServiceEnd:
+    """Lets a packet leave its queue, and the next one be served."""
 
     __slots__ = ("generation", "packet", "queue")
 
-    def __init__(self, queue: "ManagedQueue", generation: int, packet: Waiting) -> None:
+    def __init__(self, queue: "ManagedQueue", generation: int, packet: WaitingPacket) -> None:
         self.queue = queue
         self.generation = generation
         self.packet = packet
 
-    def happen(self, now: Nanos) -> None:
+    def run(self, now: Nanos) -> None:
         if self.generation == self.queue.generation:
             self.queue.serve_next(now)
             self.packet.on_served(now)
@@ -68,8 +68,8 @@ class ManagedQueue:
         self._per_msg = 0 if msgs == inf else int(SECOND / msgs)
         self._bps = bps
         self._room = queue_msgs
-        self._waiting: deque[Waiting] = deque()
-        self._serving: Waiting | None = None
+        self._waiting: deque[WaitingPacket] = deque()
+        self._serving: WaitingPacket | None = None
         self._codel = Codel(self._per_msg) if codel else None
         self.generation = 0
         """Counts the times at which all packets were lost."""
@@ -81,9 +81,9 @@ class ManagedQueue:
     @property
     def wait_ns(self) -> Nanos:
         """How long the next packet would wait for those before it, if none is dropped and none is served in part."""
-        return sum(map(self._takes_ns, self._waiting)) + (self._takes_ns(self._serving) if self._serving else 0)
+        return sum(map(self._service_ns, self._waiting)) + (self._service_ns(self._serving) if self._serving else 0)
 
-    def offer(self, now: Nanos, packet: Waiting) -> None:
+    def offer(self, now: Nanos, packet: WaitingPacket) -> None:
         """Add a packet, or drop it if the queue is full."""
         packet.entered_ns = now
         if self._serving is None:
@@ -96,7 +96,7 @@ class ManagedQueue:
     def serve_next(self, now: Nanos) -> None:
         """The packet that was served leaves. Begin with the next one that is still needed."""
         self._serving = None
-        dropped: list[tuple[Waiting, str]] = []
+        dropped: list[tuple[WaitingPacket, str]] = []
         while self._waiting and self._serving is None:
             packet, late = self._dequeue(now)
             dropped += [(each, WAITED) for each in late]
@@ -116,17 +116,17 @@ class ManagedQueue:
         self._serving = None
         self._waiting.clear()
         for packet in lost:
-            packet.on_vanished(now)
+            packet.on_lost(now)
 
-    def _dequeue(self, now: Nanos) -> tuple[Waiting | None, list[Waiting]]:
+    def _dequeue(self, now: Nanos) -> tuple[WaitingPacket | None, list[WaitingPacket]]:
         if self._codel is None:
             return self._waiting.popleft(), []
         return self._codel.dequeue(now, self._waiting)
 
-    def _serve(self, now: Nanos, packet: Waiting) -> None:
+    def _serve(self, now: Nanos, packet: WaitingPacket) -> None:
         self._serving = packet
-        leaving = ServedPacket(self, self.generation, packet)
-        self._agenda.push(now + self._takes_ns(packet), LEAVING, self._peer, leaving)
+        leaving = ServiceEnd(self, self.generation, packet)
+        self._agenda.push(now + self._service_ns(packet), LEAVING, self._peer, leaving)
 
-    def _takes_ns(self, packet: Waiting) -> Nanos:
+    def _service_ns(self, packet: WaitingPacket) -> Nanos:
         return max(self._per_msg // packet.parts, int(packet.bits * SECOND / self._bps))

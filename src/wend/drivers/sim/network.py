@@ -120,8 +120,22 @@ class Network(Transport):
     """Links without capacities: they delay, lose and count packets."""
 
     __slots__ = (
-        "_acks", "_agenda", "_control", "_draws", "_hellos", "_hops", "_peers", "_rng", "_trace",
-        "free_acks", "instant", "is_up", "quiet", "transmissions", "transmissions_unicast", "wires",
+        "_acks",
+        "_agenda",
+        "_control",
+        "_draws",
+        "_hellos",
+        "_peers",
+        "_rng",
+        "_trace",
+        "_traces_hops",
+        "free_acks",
+        "instant",
+        "is_up",
+        "quiet",
+        "transmissions",
+        "transmissions_unicast",
+        "wires",
     )  # fmt: skip
 
     def __init__(self, world: World, agenda: Agenda, trace: Trace, peers: Sequence[object]) -> None:
@@ -139,9 +153,9 @@ class Network(Transport):
         self._agenda = agenda
         self._trace = trace
         self.wires = _wires(world)
-        self.is_up = world.faults.up
+        self.is_up = world.faults.is_up
         self.free_acks = scenario.of(LinkSettings).ack == "free"
-        self._hops = scenario.trace_level == "hops"
+        self._traces_hops = scenario.trace_level == "hops"
         self._rng = stream(scenario.seed, "loss")
         self._draws: list[float] = []
 
@@ -176,12 +190,12 @@ class Network(Transport):
             agenda = self._agenda
             agenda.count = count = agenda.count + 1
             heappush(agenda.heap, (now + delay, MESSAGE, count, receiver, Received(sender, message)))
-        if self._hops:
+        if self._traces_hops:
             self._trace_hop(now, sender, receiver, message, arrives)
 
     def send_each(self, now: Nanos, sender: PeerId, receivers: tuple[PeerId, ...], message: Message) -> None:
         """Most of these are hellos."""
-        if type(message) is not Hello or self._hops:
+        if type(message) is not Hello or self._traces_hops:
             for receiver in receivers:
                 self.send(now, sender, receiver, message)
             return

@@ -22,7 +22,7 @@ class Oracle:
         for name, given in (("peer_outages", world.scenario.peer_outages), ("churn", world.scenario.churn)):
             if given is not None:
                 raise ConfigError(f"oracle knows failing links, not failing peers: leave {name} out")
-        if world.limited:
+        if world.has_capacities:
             raise ConfigError("oracle knows no capacities: leave capacity and peer_capacity out")
         self.world = world
         self.trace = Trace()

@@ -8,11 +8,11 @@ import numpy as np
 
 from wend.drivers.arrivals import ORACLE
 from wend.drivers.scenarios import Scenario
-from wend.drivers.sim.detection import known_after_ms
+from wend.drivers.sim.detection import detection_delays
 from wend.drivers.sim.engine import Engine
 from wend.drivers.sim.missing import explain_missing
 from wend.drivers.sim.oracle import Oracle
-from wend.drivers.tally import arrived, summarised
+from wend.drivers.summaries import count_deliveries, make_summary
 from wend.drivers.world import World, build
 from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
@@ -32,7 +32,7 @@ class Outcome(msgspec.Struct, frozen=True):
     world: World
 
 
-def known(strategy: str) -> bool:
+def can_simulate(strategy: str) -> bool:
     """Whether a strategy can be simulated. It loads an external strategy, or raises an error that says why not."""
     registry.load("routing", strategy)
     return strategy == ORACLE or strategy in registry.STRATEGIES
@@ -45,7 +45,7 @@ def simulate(scenario: Scenario) -> Outcome:
 def play(world: World) -> Outcome:
     """Play a world that was built before, perhaps with its own failures."""
     strategy = world.scenario.strategy
-    if not known(strategy):
+    if not can_simulate(strategy):
         raise ConfigError(f"unknown strategy {strategy!r}: choose one of {', '.join(STRATEGIES)}, or MODULE:CLASS")
     began = time.perf_counter()
     run = Oracle(world) if strategy == ORACLE else Engine(world.for_strategy(strategy))
@@ -71,8 +71,8 @@ def summarise(run: Engine | Oracle, wall_s: float) -> Summary:
             [row[4] in run.expected.get(EventId(*row[1:4]), nobody)[1] for row in deliveries.rows()], dtype=np.bool_
         )
         delay, deadline = delay[counts], deadline[counts]
-    return summarised(
-        arrived(delay, deadline),
+    return make_summary(
+        count_deliveries(delay, deadline),
         publications=len(run.expected),
         expected=expected,
         data_packets=run.transmissions,
@@ -82,6 +82,8 @@ def summarise(run: Engine | Oracle, wall_s: float) -> Summary:
         notices=run.notices,
         wall_s=wall_s,
         trace_sha256=run.trace.sha256(),
-        known=known_after_ms(run.world.overlay, run.world.faults, run.noticed) if isinstance(run, Engine) else None,
+        known=detection_delays(run.world.overlay, run.world.faults, run.link_verdicts)
+        if isinstance(run, Engine)
+        else None,
         missing=explain_missing(run) if isinstance(run, Engine) else None,
     )

@@ -16,7 +16,7 @@ from wend.lab.bench.cell import Cell, CellSettings
 from wend.lab.bench.measurement import measure
 from wend.lab.systems.system_table import SYSTEMS
 from wend.model.errors import ConfigError, LabError
-from wend.model.files import written
+from wend.model.files import write_atomically
 
 WINDOWS = 4
 """The bench runs a window at most this often."""
@@ -95,7 +95,7 @@ class CellStore:
 
     def save(self, cell: Cell) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
-        with written(self.path(cell.settings), lasting=True) as draft:
+        with write_atomically(self.path(cell.settings), lasting=True) as draft:
             draft.write_bytes(msgspec.json.format(msgspec.json.encode(cell), indent=1))
 
     def load(self) -> list[Cell]:

@@ -21,8 +21,8 @@ from wend.drivers.workload import GOLDEN, Topic
 from wend.drivers.world import World
 from wend.lab.bench.cell import Cell, CellSettings, Traffic
 from wend.lab.bench.delivery_log import MIN_BYTES, WARMUP, DeliveryLog, LateDelivery, Stamp, best_metrics, make_payload
-from wend.lab.emulated_network import Lab
 from wend.lab.emulator_control import outages
+from wend.lab.lab import Lab
 from wend.lab.process_priority import high_priority
 from wend.lab.systems.system import CountsData, RunContext, System, busy_s
 from wend.lab.systems.system_table import SYSTEMS

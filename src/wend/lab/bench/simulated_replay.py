@@ -7,7 +7,7 @@ the emulator) and the times at which peers happen to send hellos.
 
 import msgspec
 
-from wend.drivers.recorded import AS_SHIPPED
+from wend.drivers.recorded import LIVE_DEFAULTS
 from wend.drivers.sim.detection import bfd_hz
 from wend.drivers.sim.run import play
 from wend.drivers.world import World
@@ -54,7 +54,7 @@ def replay(cell: Cell) -> Replay | None:
     built = cell.settings.world()
     persistence = cell.settings.system.startswith("wend")
     scenario = built.scenario.with_values(
-        {"strategy": strategy, "redundancy": redundancy, "persistence": persistence, **AS_SHIPPED}
+        {"strategy": strategy, "redundancy": redundancy, "persistence": persistence, **LIVE_DEFAULTS}
     )
     world = World(scenario, built.overlay)
     world.faults = Intervals(len(world.overlay.links), [(link, a, b) for link, a, b in cell.outages])

@@ -29,8 +29,8 @@ import numpy as np
 from wend.drivers.live.client.client import Client
 from wend.lab.bottleneck.packet_capture import Capture, CapturedPacket, link_delays, most_bytes
 from wend.lab.bottleneck.peer_traffic import DEADLINES_NS, PORT, TCP_PORT, EventFlow, pair, tcp_flow
-from wend.lab.emulated_network import Lab
 from wend.lab.emulator_control import MARKER
+from wend.lab.lab import Lab
 from wend.lab.process_priority import high_priority
 from wend.model.choices import DEFAULT_STRATEGY
 from wend.model.units import MS, SECOND, Nanos

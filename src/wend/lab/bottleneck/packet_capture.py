@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from wend.lab.emulated_network import Lab
+from wend.lab.lab import Lab
 from wend.model.events import PeerId
 from wend.model.units import SECOND, Nanos
 

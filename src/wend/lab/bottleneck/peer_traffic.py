@@ -13,8 +13,8 @@ from pathlib import Path
 
 from wend.drivers.live.client.client import Client, connect
 from wend.drivers.live.client.event_streams import EventStream
-from wend.lab.emulated_network import Lab
 from wend.lab.emulator_control import MARKER
+from wend.lab.lab import Lab
 from wend.matching.filters import topic_filter
 from wend.model.errors import ClientError, LabError
 from wend.model.units import MS, SECOND, Nanos

@@ -12,7 +12,7 @@ def best_tree(world: World) -> dict[PeerId, PeerId]:
     The candidates are the shortest-path trees of all roots. An operator who knows the workload would choose this tree.
     """
     graph = link_costs(world.overlay)
-    candidates = [paths.tree(graph, root)[1] for root in range(world.overlay.peers)]
+    candidates = [paths.shortest_path_tree(graph, root)[1] for root in range(world.overlay.peers)]
     return min(candidates, key=lambda parent: _total_delay(world, graph, parent))
 
 
@@ -22,6 +22,6 @@ def _total_delay(world: World, graph: paths.Costs, parent: dict[PeerId, PeerId])
         tree[child][above] = tree[above][child] = graph[child][above]
     total = 0
     for topic in world.topics:
-        distance, _ = paths.tree(tree, topic.publisher)
+        distance, _ = paths.shortest_path_tree(tree, topic.publisher)
         total += sum(distance[s] for s in topic.subscribers)
     return total

@@ -23,7 +23,7 @@ import msgspec
 
 from wend.drivers.world import World
 from wend.lab.address_plan import LabNode
-from wend.lab.emulated_network import Lab
+from wend.lab.lab import Lab
 from wend.model.errors import LabError
 from wend.model.events import PeerId
 from wend.model.units import Nanos

@@ -24,7 +24,7 @@ import msgspec
 from wend.drivers.world import World
 from wend.lab.address_plan import link_costs
 from wend.lab.bench.delivery_log import read_stamp
-from wend.lab.emulated_network import Lab
+from wend.lab.lab import Lab
 from wend.model.events import PeerId
 from wend.topology import paths
 
@@ -68,8 +68,8 @@ def make_plan(world: World, lab: str, mode: Mode, port: int, sink_port: int) -> 
 
 def tree_routes(graph: paths.Costs, publisher: PeerId, subscribers: tuple[PeerId, ...]) -> list[Route]:
     """The publisher's shortest-delay tree as one route per subscriber."""
-    _, parent = paths.tree(graph, publisher)
-    return [paths.walk(parent, publisher, subscriber) for subscriber in subscribers]
+    _, parent = paths.shortest_path_tree(graph, publisher)
+    return [paths.path_in_tree(parent, publisher, subscriber) for subscriber in subscribers]
 
 
 def two_routes(graph: paths.Costs, publisher: PeerId, subscriber: PeerId) -> list[Route]:

@@ -18,7 +18,7 @@ from wend.lab.systems.system import Processes, Routes, RunContext, write_config
 from wend.matching.filters import topic_filter
 from wend.model.choices import Redundancy
 from wend.model.events import PeerId
-from wend.model.settings import settings_of
+from wend.model.settings import declared_settings
 from wend.model.units import MS, SECOND
 from wend.strategies.registry import routing_of
 
@@ -41,7 +41,7 @@ class Wend:
         routing = routing_of(strategy)
         setting = (
             f", redundancy {redundancy}"
-            if routing is not None and any(one.name == "redundancy" for one in settings_of(routing.settings))
+            if routing is not None and any(one.name == "redundancy" for one in declared_settings(routing.settings))
             else ""
         )
         links = ", links sealed with keys (data packets as its peers count them)" if sealed else ""

@@ -29,7 +29,7 @@ from wend.matching.batch import Batch, Column
 from wend.matching.batch_table import SLOTS
 from wend.matching.filters import Filter
 from wend.matching.values import WHOLE, Cuts, Values
-from wend.matching.zcode import Box, Cells, NumberDomain, Space
+from wend.matching.zcode import Box, Cells, NumberDomain, ZCodeSpace
 from wend.model.events import Range
 
 Ints = NDArray[np.int64]
@@ -136,7 +136,7 @@ class Plane:
 
     def __init__(self, axes: Iterable[AttributeAxis]) -> None:
         self.axes = tuple(sorted(axes, key=lambda axis: axis.name))
-        self.space = Space({axis.name: NumberDomain(0, axis.cells - 1) for axis in self.axes})
+        self.space = ZCodeSpace({axis.name: NumberDomain(0, axis.cells - 1) for axis in self.axes})
         self._covers: dict[Box, tuple[list[str], float]] = {}
 
     @property
@@ -281,10 +281,10 @@ class Grid:
         self._regions = np.array(regions, np.int64)
         self._shape = tuple(axis.cells for axis in plane.axes)
         numbers = np.arange(np.prod(self._shape)).reshape(self._shape)
-        cells_of = [numbers[tuple(slice(low, high + 1) for low, high in box.sides)].ravel() for box in boxes]
-        cells = np.concatenate(cells_of)
+        find_cells = [numbers[tuple(slice(low, high + 1) for low, high in box.sides)].ravel() for box in boxes]
+        cells = np.concatenate(find_cells)
         order = np.argsort(cells, kind="stable")
-        self._held = np.repeat(self._regions, [len(one) for one in cells_of])[order]
+        self._held = np.repeat(self._regions, [len(one) for one in find_cells])[order]
         self._starts = np.searchsorted(cells[order], np.arange(numbers.size + 1))
         self._lows = np.array([[low for low, _ in box.sides] for box in boxes])
         self._highs = np.array([[high for _, high in box.sides] for box in boxes])

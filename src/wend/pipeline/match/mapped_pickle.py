@@ -12,7 +12,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from wend.model.files import written
+from wend.model.files import write_atomically
 
 _ALIGN = 64
 _NUMBER = struct.Struct("<Q")
@@ -23,7 +23,7 @@ def dump_mapped(value: Any, path: Path) -> int:
     buffers: list[pickle.PickleBuffer] = []
     small = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
     parts = [memoryview(small), *(buffer.raw() for buffer in buffers)]
-    with written(path) as draft, draft.open("wb") as out:
+    with write_atomically(path) as draft, draft.open("wb") as out:
         out.write(_NUMBER.pack(len(parts)) + b"".join(_NUMBER.pack(part.nbytes) for part in parts))
         for part in parts:
             out.write(b"\0" * (-out.tell() % _ALIGN))

@@ -37,7 +37,7 @@ from wend.pipeline.storage.input_tables import (
     sift,
     write_quarantine,
 )
-from wend.pipeline.storage.job_folders import JobFolders, Target, drafted, literal_path
+from wend.pipeline.storage.job_folders import JobFolders, Target, literal_path, new_output
 
 PlanName = Literal["broadcast", "partitioned"]
 PLANS = ("auto", "broadcast", "partitioned")
@@ -127,7 +127,7 @@ class MatchJob:
             index.mkdir(parents=True, exist_ok=True)
         self.index = index
         self.seconds = {"survey": self.seconds["survey"]}
-        with drafted(self.spark, out, overwrite=overwrite, scratch=scratch) as draft:
+        with new_output(self.spark, out, overwrite=overwrite, scratch=scratch) as draft:
             answer = self._broadcast if plan.name == "broadcast" else self._partitioned
             matches, regions, sifted = answer(draft, count, quiet)
             with plain_errors():

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pyspark
 
 from wend.model.errors import ConfigError
-from wend.model.files import written
+from wend.model.files import write_atomically
 
 EXTRA = "spark"
 """The extra of Wend that jobs need."""
@@ -75,7 +75,7 @@ def _required(distribution: metadata.Distribution, extras: tuple[str, ...]) -> I
 
 def write_archive(path: Path, dependencies: JobDependencies) -> int:
     """Write the zip file and return its size in bytes. The same code gives the same bytes."""
-    with written(path) as draft, zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as out:
+    with write_atomically(path) as draft, zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as out:
         zip_into(out, files("wend"), "wend")
         for each in dependencies.pure:
             for file in sorted(each.files or (), key=str):
@@ -105,7 +105,7 @@ def _entry(name: str) -> zipfile.ZipInfo:
 
 def write_script(path: Path) -> None:
     """Write the script that `spark-submit` starts: the `wend` command."""
-    with written(path) as draft:
+    with write_atomically(path) as draft:
         draft.write_text(_SCRIPT)
 
 

@@ -40,7 +40,7 @@ class HadoopFolder:
                 raise ConfigError(f"{self.address} is not empty; --overwrite replaces it")
 
     @contextmanager
-    def drafted(self) -> Iterator[str]:
+    def new_folder(self) -> Iterator[str]:
         """The address of a hidden folder; its `draft` becomes this folder on success."""
         above, _, name = self.address.rpartition("/")
         work = f"{above}/.{name}.{os.urandom(8).hex()}"

@@ -38,7 +38,7 @@ def local_path(path: Target) -> Path | None:
         return path
     if text.startswith("file:"):
         return Path(_FILE.sub("", text))
-    return None if files.is_address(text) else Path(text)
+    return None if files.is_url(text) else Path(text)
 
 
 def literal_path(path: Target) -> str:
@@ -75,7 +75,7 @@ class JobFolders:
 
 
 @contextmanager
-def drafted(
+def new_output(
     spark: "SparkSession | None", out: Target, *, overwrite: bool = False, scratch: Path | None = None
 ) -> Iterator[JobFolders]:
     """Places that become the output on success, and leave nothing on failure. `scratch` is for files of tasks. A local
@@ -84,13 +84,13 @@ def drafted(
     with _folder(spark, local, scratch) as folder:
         if local is not None:
             files.check_out(local, overwrite)
-            with files.drafted(local) as (draft, beside):
+            with files.new_folder(local) as (draft, beside):
                 yield JobFolders(spark_path(draft), spark_path(beside), folder or beside)
             return
         assert spark is not None
         store = HadoopFolder(spark, str(out))
         store.check(overwrite)
-        with store.drafted() as work:
+        with store.new_folder() as work:
             yield JobFolders(f"{work}/draft", f"{work}/scratch", folder)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 import pyarrow as pa
 
 from wend.model.errors import ConfigError
-from wend.model.version import core
+from wend.model.version import core_build
 from wend.pipeline.code_hash import COMPILED, code_hash
 
 R_contra = TypeVar("R_contra", contravariant=True)
@@ -53,8 +53,8 @@ def check_code(parts: tuple[str, ...], code: str) -> None:
     here = code_hash(parts)
     if here != code and here.removesuffix(COMPILED) == code.removesuffix(COMPILED):
         raise ConfigError(
-            f"this worker runs Wend's {core()} core, the driver the other one: a sweep does not mix them, so install "
-            "the same wheel on both (--ship sends the pure core)"
+            f"this worker runs Wend's {core_build()} core, the driver the other one: a sweep does not mix them, so "
+            "install the same wheel on both (--ship sends the pure core)"
         )
     if here != code:
         raise ConfigError(

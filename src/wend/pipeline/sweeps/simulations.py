@@ -10,7 +10,7 @@ from wend.drivers.scenarios import Scenario
 from wend.drivers.settings import outside_plugins
 from wend.drivers.sim import simulate
 from wend.drivers.workload import TOPICS
-from wend.model.error_text import either
+from wend.model.error_text import join_with_or
 from wend.model.errors import ConfigError
 from wend.model.summary import Summary
 from wend.model.units import SECOND
@@ -53,8 +53,8 @@ class Simulations:
         plugins = outside_plugins(scenario.chosen)
         if plugins and scenario_key(scenario) != row["run"]:
             raise ConfigError(
-                f"the source of {either([*plugins])} on this worker is not the driver's: start again if it changed "
-                "meanwhile, or use --ship if the worker has another version"
+                f"the source of {join_with_or([*plugins])} on this worker is not the driver's: start again if it "
+                "changed meanwhile, or use --ship if the worker has another version"
             )
         return metrics_of(simulate(scenario).summary)
 

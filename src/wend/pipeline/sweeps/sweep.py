@@ -33,7 +33,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from wend.model.errors import ConfigError
-from wend.model.files import written
+from wend.model.files import write_atomically
 from wend.pipeline.spark.arrow_schema import spark_schema
 from wend.pipeline.spark.task_errors import explain
 from wend.pipeline.spark.task_progress import run_progress
@@ -89,7 +89,7 @@ class RunStore:
             tables = [pq.ParquetFile(self.folder / name).read().to_pylist() for name in rest]
             rows = [row for table in tables for row in table]
             key = blake2b("".join(rest).encode(), digest_size=10).hexdigest()
-            with written(self.folder / f"{_COMPACTED}{key}.parquet", lasting=True) as draft:
+            with write_atomically(self.folder / f"{_COMPACTED}{key}.parquet", lasting=True) as draft:
                 pq.write_table(pa.Table.from_pylist([all_columns(row, schema) for row in rows], schema=schema), draft)
             rest = []
         for name in set(single) - set(rest):
@@ -216,7 +216,7 @@ def _run_with_retries(task: Callable[[], dict[str, Any]], limit_s: float) -> dic
 
 
 def _write(result: dict[str, Any], schema: pa.Schema, place: Path) -> None:
-    with written(place, lasting=True) as draft:
+    with write_atomically(place, lasting=True) as draft:
         pq.write_table(pa.Table.from_pylist([result], schema=schema), draft)
 
 

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from pyspark.sql import SparkSession
 
 from wend.model.errors import ConfigError
-from wend.model.telemetry import Segment, segment_of
+from wend.model.telemetry import Segment, parse_segment_name
 from wend.pipeline.storage.job_folders import Target, local_path
 
 
@@ -48,7 +48,7 @@ def list_segments(spark: SparkSession | None, source: Target) -> Listing:
 def named_files(sizes: Iterable[tuple[str, int]]) -> Listing:
     files, others = [], 0
     for path, size in sizes:
-        segment = segment_of(path.rpartition("/")[2])
+        segment = parse_segment_name(path.rpartition("/")[2])
         if segment is None:
             others += 1
         else:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from wend.model.telemetry import Segment, segment_of
+from wend.model.telemetry import Segment, parse_segment_name
 from wend.pipeline.spark.arrow_schema import ints, spark_schema
 from wend.pipeline.spark.partitions import cores
 from wend.pipeline.storage.job_folders import literal_path, local_path
@@ -88,7 +88,7 @@ def _opened(batch: pa.RecordBatch, *, chunks: list[list[SegmentFile]]) -> Iterat
 def _sent(batch: pa.RecordBatch) -> Iterator[_Source]:
     for path, content in zip(batch.column("path"), batch.column("content"), strict=True):
         where = unquote(path.as_py())
-        segment = segment_of(where.rpartition("/")[2])
+        segment = parse_segment_name(where.rpartition("/")[2])
         assert segment is not None
         yield _Source(segment, pa.BufferReader(content.as_buffer()), where)
 

@@ -185,6 +185,17 @@ class DurableSubscriptions:
             backlog.unreported["skipped"] += 1
             effects.append(Persist(ConfirmedRecord(number, (entry.position,), "skipped")))
 
+    def is_in_flight(self, number: int, position: int) -> bool:
+        """Whether an event was sent to the attached client, which has not confirmed it."""
+        backlog = self.backlogs.get(number)
+        return backlog is not None and position in backlog.in_flight
+
+    def expire(self, now: Nanos, number: int, position: int, effects: Effects) -> None:
+        """Remove an event that expired before it reached the attached client."""
+        backlog = self.backlogs[number]
+        self._miss(backlog, [backlog.in_flight[position]], "expired", effects)
+        self._fill(now, backlog, effects)
+
     # ---------------------------------------------------------------- clients
 
     def attach(self, now: Nanos, client: Attached, effects: Effects) -> bool:

@@ -47,25 +47,8 @@ class LocalDelivery:
     """Delivers events to local subscriptions, and handles publications, advertisements and subscriptions."""
 
     __slots__ = (
-        "_began",
-        "_config",
-        "_interest",
-        "_last",
-        "_me",
-        "_order",
-        "_reliability",
-        "_remembers",
-        "_route",
-        "_seen",
-        "_sequence",
-        "_special",
-        "_store",
-        "_timers",
-        "_unannounced",
-        "_view",
-        "durable",
-        "groups",
-        "pending",
+        "_began", "_config", "_interest", "_last", "_me", "_order", "_reliability", "_remembers", "_route", "_seen",
+        "_sequence", "_special", "_store", "_timers", "_unannounced", "_view", "durable", "groups", "pending",
     )  # fmt: skip
 
     def __init__(
@@ -109,10 +92,10 @@ class LocalDelivery:
         self._last: dict[PeerId, int] | None = None
         """By peer with ordered subscribers: the sequence number of the last event for it; None before the first one."""
 
-    def begin(self, now: Nanos) -> None:
+    def begin(self, now: Nanos, *, restarted: bool) -> None:
         self._began = now
         if self.pending is not None:
-            self.pending.begin(now)
+            self.pending.begin(now, restarted=restarted)
 
     def recall(self, id_: EventId) -> None:
         """Mark an event that an earlier incarnation delivered as a duplicate."""
@@ -226,8 +209,11 @@ class LocalDelivery:
         if event.groups and self.groups.pass_on(now, event, born, wanted, effects) and not wanted:
             self._mark_delivered(event, effects)
             return
-        if pending is not None and pending.hold_if_early(now, event, born, bool(wanted), effects):
-            return
+        if pending is not None:
+            at_once = pending.hold_if_early(now, event, born, wanted, self.durable.backlogs, effects)
+            if at_once is None:
+                return
+            wanted = at_once
         if self._special or self._order is not None or event.ttl_ns is not None or not wanted:
             self._hand(now, event, born, wanted, effects)
             return
@@ -308,6 +294,20 @@ class LocalDelivery:
             for (subscription, deadline), entry in zip(durable, entries, strict=True):
                 later.append(HeldDelivery(event, born, subscription, deadline, entry))
         return tuple(at_once), later
+
+    def deliver_late(self, now: Nanos, effect: Deliver, effects: Effects) -> None:
+        """Deliver an event that has waited in the driver, unless it has expired meanwhile."""
+        number, position, age_ns = effect.subscription.number, effect.position, effect.age_ns
+        special = self._special.get(number)
+        if position and not self.durable.is_in_flight(number, position):
+            return  # the client has left, and the event waits for the next one
+        if not effect.event.is_expired(age_ns) and not (special and is_late(special.qos, effect.deadline_ns, age_ns)):
+            effects.append(effect)
+        elif position:
+            self.durable.expire(now, number, position, effects)
+        else:
+            effects.append(Drop(effect.event.id, (self._me,), "expired"))
+            effects.append(Missed(effect.subscription, {"expired": 1}))
 
     def _in_order(self) -> PublisherOrder:
         if self._order is None:

@@ -5,12 +5,15 @@ the events that they stored for it. With persistence the peer stores such an eve
 delivers the event when a matching subscription arrives. If none arrives within the grace time after the start, the
 peer drops the event and reports the drop.
 
+Durable subscriptions are there from the start and get an event at once, but it waits for other subscriptions all the
+same.
+
 Clients reconnect one after another. So after the first subscription the peer waits a moment for more. Every event
 published before this incarnation waits for that moment, even if a subscription matches: the peer delivers each event
 once, to all clients that are connected by then.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from wend.model.events import Event, EventId, event_bytes
 from wend.model.units import FOREVER, SECOND, Nanos
@@ -59,15 +62,19 @@ class PendingDeliveries:
         self._groups = groups
         self._began: Nanos = 0
         self._until: Nanos = 0
+        self._restarted = False
         self._gathers = False
         self._ends = False
         """Whether a timer is set for the end of the grace time."""
-        self._pending: dict[EventId, tuple[Event, Nanos]] = {}
-        """Pending events in the order of arrival, each with its time of publication."""
+        self._pending: dict[EventId, tuple[Event, Nanos, frozenset[int]]] = {}
+        """Pending events in the order of arrival, each with its time of publication and the numbers of the durable
+        subscriptions that have it."""
         self._bytes = 0
 
-    def begin(self, now: Nanos) -> None:
+    def begin(self, now: Nanos, *, restarted: bool) -> None:
+        """`restarted`: whether an earlier incarnation may have had subscribers."""
         self._began = now
+        self._restarted = restarted
         self._until = min(now + self._grace_ns, FOREVER)
 
     def recall(self, now: Nanos, records: list[PendingRecord], effects: Effects) -> list[PendingRecord]:
@@ -93,18 +100,24 @@ class PendingDeliveries:
         return others
 
     def holds(self, id_: EventId) -> bool:
-        """Whether an event waits for subscribers."""
-        return id_ in self._pending
+        """Whether an event waits for subscribers, and none has it yet."""
+        return id_ in self._pending and not self._pending[id_][2]
 
-    def hold_if_early(self, now: Nanos, event: Event, born: Nanos, wanted: bool, effects: Effects) -> bool:
-        """Hold an event that is new to this peer, if it must wait for subscribers. Return whether it must."""
-        if now >= self._until or (wanted and not (self._gathers and born < self._began)):
-            return False
-        if event.id.publisher == self._me:
-            return False
+    def hold_if_early(
+        self, now: Nanos, event: Event, born: Nanos, wanted: Notify, durable: Container[int], effects: Effects
+    ) -> Notify | None:
+        """Hold an event that is new to this peer, if it must wait for subscribers. Return those that get it at once;
+        None if all wait. `durable`: the numbers of the durable subscriptions."""
+        if now >= self._until or event.id.publisher == self._me:
+            return wanted
+        served = tuple([each for each in wanted if each[0].number in durable])
+        if len(served) < len(wanted) and not (self._gathers and born < self._began):
+            return wanted
+        if served and not self._restarted:
+            return wanted
         effects.append(Persist(self._queue.accept(PendingRecord(event, born, (self._me,)))))
-        self._hold(event, born, effects)
-        return True
+        self._hold(event, born, effects, frozenset([subscription.number for subscription, _ in served]))
+        return served or None
 
     def on_subscribed(self, now: Nanos) -> None:
         if now < self._until and not self._gathers:
@@ -115,11 +128,11 @@ class PendingDeliveries:
         self._gathers = False
         self._hand_over(now, effects)
 
-    def _hold(self, event: Event, born: Nanos, effects: Effects) -> None:
+    def _hold(self, event: Event, born: Nanos, effects: Effects, served: frozenset[int] = frozenset()) -> None:
         effects.append(Notice("queued", self._me))
         if event.id not in self._pending:
             self._bytes += event_bytes(event)
-        self._pending[event.id] = (event, born)
+        self._pending[event.id] = (event, born, served)
         while len(self._pending) > self._limit or (self._bytes > self._limit_bytes and self._pending):
             self._drop(next(iter(self._pending)), NO_ROOM, effects)
         if not self._ends:
@@ -127,8 +140,10 @@ class PendingDeliveries:
             self._timers.at(self._until, self._end_grace, None)
 
     def _hand_over(self, now: Nanos, effects: Effects) -> None:
-        for event, born in list(self._pending.values()):
+        for event, born, served in list(self._pending.values()):
             wanted = self._interest.local(event, self._view)
+            if served:
+                wanted = tuple([each for each in wanted if each[0].number not in served])
             if wanted:
                 begin = len(effects)
                 ended: Effects = []
@@ -139,15 +154,16 @@ class PendingDeliveries:
 
     def _end_grace(self, now: Nanos, _: None, effects: Effects) -> None:
         self._hand_over(now, effects)
-        for id_, (event, born) in list(self._pending.items()):
-            if event.groups and self._groups.pass_on(now, event, born, (), effects):
+        for id_, (event, born, served) in list(self._pending.items()):
+            if not served and event.groups and self._groups.pass_on(now, event, born, (), effects):
                 effects.append(Persist(DeliveredRecord(id_)))
                 self._end(id_, effects)
             else:
                 self._drop(id_, "no-reconnect", effects)
 
     def _drop(self, id_: EventId, why: DropCode, effects: Effects) -> None:
-        effects.append(Drop(id_, (self._me,), why))
+        if id_ not in self._pending or not self._pending[id_][2]:
+            effects.append(Drop(id_, (self._me,), why))
         self._end(id_, effects)
 
     def _end(self, id_: EventId, effects: Effects) -> None:

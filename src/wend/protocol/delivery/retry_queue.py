@@ -23,7 +23,7 @@ class RetryQueue:
     def __init__(self, limit: int, limit_bytes: int) -> None:
         self._limit = limit
         self._limit_bytes = limit_bytes
-        self._duties: dict[EventId, PendingRecord] = {}
+        self._records: dict[EventId, PendingRecord] = {}
         self._waiting: dict[EventId, tuple[Nanos, GiveUp]] = {}
         """Waiting packets with their deadlines, by event."""
         self._waiting_bytes = 0
@@ -37,15 +37,15 @@ class RetryQueue:
 
     def responsible_ids(self) -> list[EventId]:
         """The events that this peer is responsible for, except those stored only for late joiners."""
-        return [id_ for id_, record in self._duties.items() if record.dests != (id_.publisher,)]
+        return [id_ for id_, record in self._records.items() if record.dests != (id_.publisher,)]
 
     def accept(self, record: PendingRecord) -> Record:
         """Make this peer responsible for these destinations, besides earlier ones. Return the record to store."""
-        before = self._duties.get(record.event.id)
+        before = self._records.get(record.event.id)
         if before is not None:
             dests, ranks = _highest(before, record)
             record = PendingRecord(record.event, before.born_ns, dests, ranks)
-        self._duties[record.event.id] = record
+        self._records[record.event.id] = record
         return record
 
     def hand_over(self, id_: EventId, dests: tuple[PeerId, ...], ranks: Ranks) -> Record | None:
@@ -53,7 +53,7 @@ class RetryQueue:
 
         A copy of lower rank does not end the responsibility: a peer that forwarded the higher copy may drop it.
         """
-        record = self._duties.get(id_)
+        record = self._records.get(id_)
         if record is None:
             return None
         if dests == record.dests and not (any(ranks) or any(record.ranks)):  # the first copy, for all destinations
@@ -61,7 +61,7 @@ class RetryQueue:
         gone = dict(zip(dests, ranks or (0,) * len(dests), strict=False))
         owed = [(d, m) for d, m in _ranked(record) if d not in gone or ranks_below(gone[d], m)]
         if owed:
-            self._duties[id_] = PendingRecord(
+            self._records[id_] = PendingRecord(
                 record.event, record.born_ns, tuple(d for d, _ in owed), tuple(m for _, m in owed)
             )
             return None
@@ -69,26 +69,26 @@ class RetryQueue:
 
     def abandon(self, id_: EventId, dests: tuple[PeerId, ...]) -> Record | None:
         """Give up these destinations for good. If none remain, return the record to store."""
-        record = self._duties.get(id_)
+        record = self._records.get(id_)
         if record is None:
             return None
         owed = [(d, m) for d, m in _ranked(record) if d not in dests]
         if owed:
-            self._duties[id_] = PendingRecord(
+            self._records[id_] = PendingRecord(
                 record.event, record.born_ns, tuple(d for d, _ in owed), tuple(m for _, m in owed)
             )
             return None
         return self._end(id_)
 
     def _end(self, id_: EventId) -> Record:
-        del self._duties[id_]
+        del self._records[id_]
         self._remove(id_)
         self._pauses.pop(id_, None)
         return ReleasedRecord(id_)
 
     def restrict_to_owed(self, stuck: GiveUp) -> GiveUp | None:
         """Restrict a packet to destinations that this peer is still responsible for: another copy served the rest."""
-        record = self._duties.get(stuck.event.id)
+        record = self._records.get(stuck.event.id)
         left = [] if record is None else [(d, m) for d, m in _ranked(stuck) if d in record.dests]
         if not left:
             return None

@@ -101,7 +101,7 @@ class FailureDetector:
     def explains_loss(self, now: Nanos, link: Link, missing: int) -> bool:
         """Whether loss of packets or ACKs explains this many missing ACKs better than an outage does."""
         lost = (2.0 * (1.0 - link.reliability)) ** missing
-        if not link.seems_up(now):
+        if not link.is_working(now):
             return False
         return lost > self.outages.estimate(now, link.peer).down_after(now - link.heard_ns + link.delay_ns)
 

@@ -187,11 +187,11 @@ class Link:
         """The range of recent round trips, which differ because packets waited in queues."""
         return 0 if self.sender is None or self.estimator is None else self.sender.controller.spread_ns
 
-    def seems_up(self, now: Nanos) -> bool:
+    def is_working(self, now: Nanos) -> bool:
         """Whether both directions seem to work. For strategies that use the failure detector."""
         return self.is_up and self.heard_by_neighbour and now - self.heard_ns <= self.silence_ns
 
-    def heard_lately(self, now: Nanos) -> bool:
+    def is_heard(self, now: Nanos) -> bool:
         """Whether the direction from the neighbour seems to work."""
         return self.is_up and now - self.heard_ns <= self.silence_ns
 

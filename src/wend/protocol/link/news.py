@@ -113,7 +113,7 @@ class NewsTable:
         if tellers is None:
             tellers = self._by_origin[origin] = {}
         tellers[sender] = one
-        if origin != sender and origin in self._links and self._links[origin].heard_lately(now):
+        if origin != sender and origin in self._links and self._links[origin].is_heard(now):
             return
         known = self._newest.get(origin)
         if known is None or (known.version, -known.hops) < (one.version, -one.hops):
@@ -177,7 +177,7 @@ class NewsTable:
         """Select the newest news of an origin from senders heard recently; its own if the origin itself is heard."""
         links = self._links
         told = self._by_origin.get(origin, {})
-        if origin in links and links[origin].heard_lately(now):
+        if origin in links and links[origin].is_heard(now):
             return told.get(origin)
         found: FailureNews | None = None
         for teller, news in told.items():

@@ -396,7 +396,7 @@ class Retransmission:
         if now - first >= PATIENCE * link.timeout_ns:
             return False
         # with more packets in flight, the neighbour may be too busy to answer: then only silence indicates an outage
-        return link.heard_ns > first + link.delay_ns or (sender.queued_bytes > 0 and link.seems_up(now))
+        return link.heard_ns > first + link.delay_ns or (sender.queued_bytes > 0 and link.is_working(now))
 
     def _remember(self, tx: int, peer: PeerId, first: Nanos, retransmitted: bool) -> None:
         if self._is_measured:

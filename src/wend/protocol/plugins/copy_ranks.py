@@ -55,26 +55,26 @@ class ForwardedCopies:
     It has two generations: when the younger is full, it replaces the older, whose entries are lost.
     """
 
-    __slots__ = ("_older", "_taken", "limit")
+    __slots__ = ("_older", "_young", "limit")
 
     def __init__(self, limit: int = 4096) -> None:
         self.limit = limit
         """The least number of events remembered; the most is twice as many."""
-        self._taken: dict[EventId, dict[PeerId, int] | tuple[PeerId, ...]] = {}
+        self._young: dict[EventId, dict[PeerId, int] | tuple[PeerId, ...]] = {}
         """The rank of each destination, by event. If all are 0, as for most events, only the tuple of destinations."""
         self._older: dict[EventId, dict[PeerId, int] | tuple[PeerId, ...]] = {}
 
     def __len__(self) -> int:
         """The number of events remembered."""
-        return len(self._taken) + len(self._older)
+        return len(self._young) + len(self._older)
 
     def record(self, id_: EventId, dests: tuple[PeerId, ...], ranks: Ranks) -> tuple[tuple[PeerId, ...], Ranks]:
         """Record a copy. Return the destinations to forward it to, with their ranks; higher copies serve the others."""
-        young = self._taken
+        young = self._young
         if id_ not in young and id_ not in self._older:
             if len(young) >= self.limit:
-                self._older, self._taken = young, {}
-            self._taken[id_] = dict(zip(dests, ranks, strict=False)) if ranks else dests
+                self._older, self._young = young, {}
+            self._young[id_] = dict(zip(dests, ranks, strict=False)) if ranks else dests
             return dests, ranks
         known = self._ranks(id_)
         fresh = []
@@ -87,13 +87,13 @@ class ForwardedCopies:
 
     def give_back(self, id_: EventId, dests: tuple[PeerId, ...]) -> None:
         """Forget these destinations, since the copy went back upstream: this peer accepts any copy for them again."""
-        if id_ in self._taken or id_ in self._older:
+        if id_ in self._young or id_ in self._older:
             ranks = self._ranks(id_)
             for dest in dests:
                 ranks.pop(dest, None)
 
     def _ranks(self, id_: EventId) -> dict[PeerId, int]:
-        generation = self._taken if id_ in self._taken else self._older
+        generation = self._young if id_ in self._young else self._older
         ranks = generation[id_]
         if isinstance(ranks, tuple):
             ranks = generation[id_] = dict.fromkeys(ranks, 0)

@@ -79,11 +79,11 @@ class LinkView(Protocol):
         """The cost that routing adds to the delay of a congested link."""
         ...
 
-    def seems_up(self, now: Nanos) -> bool:
+    def is_working(self, now: Nanos) -> bool:
         """With the failure detector: whether the neighbour was heard within the detection time, and hears this peer."""
         ...
 
-    def heard_lately(self, now: Nanos) -> bool:
+    def is_heard(self, now: Nanos) -> bool:
         """With the failure detector: whether the neighbour was heard within the detection time."""
         ...
 

@@ -42,9 +42,10 @@ from wend.protocol.plugins import (
     is_hedged,
     return_upstream,
 )
-from wend.strategies.adaptive.hedging import Hedges, RouteChoice
+from wend.strategies.adaptive.hedges import Hedges
 from wend.strategies.adaptive.packets import Group, Groups, Packet
-from wend.strategies.adaptive.routes import FAR, NONE, Edge, Route, RouteTable, UsableRoutes
+from wend.strategies.adaptive.route_choice import RouteChoice
+from wend.strategies.adaptive.routes import FAR, NO_EDGES, Edge, Route, RouteTable, UsableRoutes
 from wend.strategies.adaptive.scores import Scorer
 from wend.strategies.adaptive.shared_risk import Parts, SharedRisk
 from wend.strategies.adaptive.spread_forwarding import SpreadForwarding
@@ -92,8 +93,8 @@ class Adaptive(Routing):
         """The routes without links that are down."""
         self._shared_risk: SharedRisk | None = None
         """None if no underlay paths of links are known."""
-        self._traced = False
-        self._taken = ForwardedCopies()
+        self._has_traced_paths = False
+        self._forwarded = ForwardedCopies()
 
     @property
     def routes(self) -> RouteTable | None:
@@ -112,22 +113,24 @@ class Adaptive(Routing):
             case Changed():
                 if self._routes is not None and not self._routes.is_valid(view):
                     self._routes = self._usable = None
-                self._traced, self._shared_risk = self._trace_paths, None
+                self._has_traced_paths, self._shared_risk = self._trace_paths, None
                 self._spreading.forget_routes()
         return []
 
     def _on_arrived(self, now: Nanos, packet: Arrived, view: View) -> list[PluginEffect]:
         dests, ranks = packet.dests, packet.ranks
         if packet.sender != view.me and view.me not in packet.path:
-            dests, ranks = self._taken.record(packet.event.id, dests, ranks)
-        on = []
+            dests, ranks = self._forwarded.record(packet.event.id, dests, ranks)
+        effects: list[PluginEffect] = []
         if dests:
             ranks = ranks or (0,) * len(dests)
             tree = packet.header if type(packet.header) is SpreadTree else None
-            on = self._forward(now, Packet(packet.event, packet.born_ns, dests, ranks, packet.path, (), tree), view)
+            effects = self._forward(
+                now, Packet(packet.event, packet.born_ns, dests, ranks, packet.path, (), tree), view
+            )
         if len(dests) < len(packet.dests):
-            on.append(Notice("duplicate", packet.sender))
-        return on
+            effects.append(Notice("duplicate", packet.sender))
+        return effects
 
     def _on_failed(self, now: Nanos, failed: Forward, congested: bool, view: View) -> list[PluginEffect]:
         """Send a packet over another route. `congested`: the link works, but too many packets wait for it."""
@@ -147,19 +150,19 @@ class Adaptive(Routing):
         rerouted = self._forward(now, Packet(failed.event, failed.born_ns, dests, ranks, failed.path, tried), view)
         return [Notice("reroute", failed.peer), *rerouted]
 
-    def _forward(self, now: Nanos, packet: Packet, view: View, loaded: bool = False) -> list[PluginEffect]:
-        """Choose routes and forward a packet. `loaded`: the links already tried work, but too many packets wait for
-        them."""
+    def _forward(self, now: Nanos, packet: Packet, view: View, is_congested: bool = False) -> list[PluginEffect]:
+        """Choose routes and forward a packet. `is_congested`: the links already tried work, but too many packets wait
+        for them."""
         only = self._forward_to_only_neighbour(now, packet, view)
         if only is not None:
             return [only]
-        if loaded or view.graph.prices or packet.tree is not None or (view.loaded and _has_queue(view)):
+        if is_congested or view.graph.prices or packet.tree is not None or (view.loaded and _has_queue(view)):
             return self._forward_by_price(now, packet, view)
         self._spreading.clear()
         table = self._find_usable_routes(now, view)
         links, path, tried = view.links, packet.path, packet.tried
         untried = [hop for hop in links if hop not in path and hop not in tried]
-        up = [hop for hop in untried if links[hop].seems_up(now)]
+        up = [hop for hop in untried if links[hop].is_working(now)]
         if len(packet.dests) == 1 and _deadline_ns(packet, packet.dests[0], view) is None:
             shortest = table.best(packet.dests[0], up, 1)
             if shortest:  # there is no trade-off
@@ -171,7 +174,7 @@ class Adaptive(Routing):
     ) -> list[PluginEffect]:
         """Forward a packet over the routes most likely to be in time, with hedges if they pay off."""
         assert self._routes is not None
-        causes = self._possible_causes(now, view) if self._traced else []
+        causes = self._possible_causes(now, view) if self._has_traced_paths else []
         scorer = Scorer(now, view, table, self._shared_risk, causes)
         candidates, stuck = self._candidates(packet, table, untried, up)
         groups: Groups = {}
@@ -223,8 +226,8 @@ class Adaptive(Routing):
         groups, trees, stuck = self._spreading.assign(now, packet, deadlines, view)
         effects: list[PluginEffect] = []
         for hop, group in groups.items():
-            timed = any(deadlines[dest] is not None for dest, _, _ in group)
-            effects.append(_forward_effect(hop, group, packet, trees[hop], timed))
+            has_deadlines = any(deadlines[dest] is not None for dest, _, _ in group)
+            effects.append(_forward_effect(hop, group, packet, trees[hop], has_deadlines))
         return effects + self._hand_back(packet, stuck, view) if stuck else effects
 
     def _forward_to_only_neighbour(self, now: Nanos, packet: Packet, view: View) -> Forward | None:
@@ -235,7 +238,7 @@ class Adaptive(Routing):
             return None
         (dest,) = dests
         link = view.links.get(dest)
-        if link is None or not link.seems_up(now):
+        if link is None or not link.is_working(now):
             return None
         deadline = _deadline_ns(packet, dest, view)
         if deadline is None:
@@ -243,14 +246,14 @@ class Adaptive(Routing):
         due = packet.born_ns + deadline
         if due < now + link.delay_ns + link.queue_ns:  # it is late, so other packets go first
             due = FOREVER
-        return _forward_effect(dest, [(dest, packet.ranks[0], due)], packet, timed=True)
+        return _forward_effect(dest, [(dest, packet.ranks[0], due)], packet, has_deadlines=True)
 
     def _find_usable_routes(self, now: Nanos, view: View) -> UsableRoutes:
         """The routes without the links that other peers reported down; recomputed if the graph or the reports
         changed."""
         if self._routes is None:
             self._routes, self._usable = RouteTable(view), None
-        down = NONE if view.news is None else view.news.down(now)
+        down = NO_EDGES if view.news is None else view.news.down(now)
         usable = self._usable
         if usable is None or (usable.without is not down and usable.without != down):
             usable = self._usable = UsableRoutes(self._routes, down)
@@ -266,27 +269,27 @@ class Adaptive(Routing):
     def _hand_back(self, packet: Packet, stuck: list[tuple[PeerId, int]], view: View) -> list[PluginEffect]:
         """Hand a packet back for the destinations to which every link was tried."""
         dests, ranks = tuple([dest for dest, _ in stuck]), tuple([rank for _, rank in stuck])
-        self._taken.give_back(packet.event.id, dests)
+        self._forwarded.give_back(packet.event.id, dests)
         return [return_upstream(packet.event, packet.born_ns, dests, ranks, packet.path, view)]
 
     def _possible_causes(self, now: Nanos, view: View) -> list[Parts]:
         if self._shared_risk is None:
             shared_risk = SharedRisk(view)
             if not shared_risk.has_paths:
-                self._traced = False
+                self._has_traced_paths = False
                 return []
             self._shared_risk = shared_risk
         return self._shared_risk.find_causes(now, view.links)
 
 
 def _forward_effect(
-    hop: PeerId, group: Group, packet: Packet, tree: SpreadTree | None = None, timed: bool = False
+    hop: PeerId, group: Group, packet: Packet, tree: SpreadTree | None = None, has_deadlines: bool = False
 ) -> Forward:
-    """The effect that forwards a packet to a group. `timed`: the packet has deadlines, even if all have passed."""
+    """The effect that forwards a packet to a group. `has_deadlines`: the packet has some, even if all have passed."""
     dests, ranks = tuple([d for d, _, _ in group]), tuple([m for _, m, _ in group])
     confirm = any(map(is_hedged, ranks))
     due = tuple([due for _, _, due in group])
-    if not timed and min(due) == FOREVER:
+    if not has_deadlines and min(due) == FOREVER:
         due = ()
     where = (hop, packet.event, packet.born_ns, dests, packet.path, tree, ranks, packet.tried)
     return Forward(*where, 0, confirm, due, RETRIES)

@@ -18,14 +18,14 @@ import msgspec
 from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.protocol.plugins import View
-from wend.topology.paths import tree, walk
+from wend.topology.paths import path_in_tree, shortest_path_tree
 
 FAR: Nanos = 10**18
 """The delay that stands for "no route"."""
 
 Edge = tuple[PeerId, PeerId]
 Costs = dict[PeerId, dict[PeerId, Nanos]]
-NONE: frozenset[Edge] = frozenset()
+NO_EDGES: frozenset[Edge] = frozenset()
 Cut = Mapping[PeerId, Collection[PeerId]]
 """By peer, the neighbours to which its link is down."""
 _NOBODY: frozenset[PeerId] = frozenset()
@@ -42,7 +42,7 @@ class Route(msgspec.Struct, frozen=True, gc=False):
     """The links after the one from here to the hop; lower id first."""
     path: tuple[PeerId, ...] = ()
     """The peers from the hop to the destination."""
-    links: frozenset[Edge] = NONE
+    links: frozenset[Edge] = NO_EDGES
     """All links; the first is (this peer, hop)."""
 
     @property
@@ -137,11 +137,11 @@ class RouteTable:
         return Route(route.hop, first + delay, route.dest, beyond, path, beyond | {(self._me, route.hop)})
 
     def _find(self, dest: PeerId) -> tuple[Route, ...]:
-        distance, following = self._towards[dest] = tree(self._reversed, dest)
+        distance, following = self._towards[dest] = shortest_path_tree(self._reversed, dest)
         routes = []
         for hop, delay in self._neighbours:
             if hop in distance:
-                path = walk(following, dest, hop)[::-1]
+                path = path_in_tree(following, dest, hop)[::-1]
                 beyond = _links(path)
                 routes.append(Route(hop, delay + distance[hop], dest, beyond, path, beyond | {(self._me, hop)}))
         return tuple(sorted(routes, key=_by_delay))

@@ -108,7 +108,7 @@ class Scorer:
         assert self._view.outages is not None
         link, now = self._links[route.hop], self._now
         up = 1.0
-        if not link.seems_up(now):
+        if not link.is_working(now):
             up = self._view.outages.estimate(now, route.hop).up_after(link.silence_ns // 2 + link.delay_ns)
         for _ in route.beyond & self._table.without:
             up *= self._others.up_after(DETECTION_NS + RELAY_NS + link.delay_ns)
@@ -163,7 +163,7 @@ class Scorer:
         now, latest = self._now, None
         for peer in peers:
             link = self._links.get(peer)
-            if link is not None and link.heard_lately(now):
+            if link is not None and link.is_heard(now):
                 age = now - link.heard_ns + link.delay_ns
                 if latest is None or age < latest:
                     latest = age

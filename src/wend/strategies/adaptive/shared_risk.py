@@ -51,7 +51,7 @@ class SharedRisk:
 
     def find_causes(self, now: Nanos, links: Mapping[PeerId, LinkView]) -> list[Parts]:
         """For each detected failure, the elements that may be its cause, all equally likely."""
-        down = [peer for peer in self._own if not links[peer].heard_lately(now)]
+        down = [peer for peer in self._own if not links[peer].is_heard(now)]
         if not down:
             return []
         sent = [(peer, links[peer].heard_ns - links[peer].delay_ns) for peer in self._own if peer not in down]

@@ -3,8 +3,8 @@
 from wend.model.events import PeerId
 from wend.model.units import FOREVER, Nanos
 from wend.protocol.plugins import View
-from wend.strategies.adaptive.load_spreading import WORTH_NS, PricedRoutes, SpreadRoutes, class_weight, event_class
 from wend.strategies.adaptive.packets import Groups, Packet
+from wend.strategies.adaptive.priced_routes import WORTH_NS, PricedRoutes, SpreadRoutes, class_weight, event_class
 from wend.strategies.adaptive.routes import Edge
 from wend.strategies.adaptive.spread_trees import Branch, SpreadTree, SpreadTrees, branches_at
 
@@ -35,7 +35,7 @@ class SpreadForwarding:
         """Assign the destinations to next hops. Return them with the tree of each hop, and the destinations without a
         link."""
         links, path = view.links, packet.path
-        up = [hop for hop in links if hop not in path and links[hop].seems_up(now)]
+        up = [hop for hop in links if hop not in path and links[hop].is_working(now)]
         untried = [hop for hop in up if hop not in packet.tried]
         near = view.graph.distances(view.me)
         ranked = sorted(zip(packet.dests, packet.ranks, strict=True), key=lambda one: near.get(one[0], 0))

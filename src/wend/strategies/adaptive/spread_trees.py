@@ -1,7 +1,7 @@
 """Spread trees: the routes that a publisher's peer gives to its events while links are full.
 
 If all events followed every change of prices at once, they would leave the full links together and meet on other links.
-So the classes of events (`load_spreading.py`) adopt them one after the other: at first one class every few tens of
+So the classes of events (`priced_routes.py`) adopt them one after the other: at first one class every few tens of
 milliseconds, later more slowly. A class adopts only a part of the change, since other classes follow the same
 change. This is the method of Frank and Wolfe, in steps of peers that do not coordinate: shares of the load move towards
 the cheapest trees while prices show the effect.
@@ -17,7 +17,7 @@ import msgspec
 from wend.model.events import PeerId
 from wend.model.units import FOREVER, MS, Nanos
 from wend.protocol.plugins import View
-from wend.strategies.adaptive.load_spreading import CLASSES, HOP_NS, PricedRoutes, Prices, SpreadRoutes, class_weight
+from wend.strategies.adaptive.priced_routes import CLASSES, HOP_NS, PricedRoutes, Prices, SpreadRoutes, class_weight
 
 FIRST_NS: Final = 600 * MS
 """The initial time in which all classes adopt the prices."""
@@ -27,7 +27,7 @@ SLOWER: Final = 1.02
 """The factor by which that time grows with each class."""
 PART: Final = 0.6
 """The part of a change of prices that a class adopts."""
-STRIDE: Final = 7
+CLASS_STEP: Final = 7
 """The step from one class to the next, so that classes that weigh prices alike do not adopt them in a row."""
 MAX_TREES: Final = 64
 """The most trees that a class stores."""
@@ -66,8 +66,8 @@ class SpreadTrees:
         self._classes = [_EventClass() for _ in range(CLASSES)]
         self._next_class = me
         self._next_ns: Nanos = 0
-        self._pause_ns = FIRST_NS / CLASSES
-        self._turns = 0
+        self._interval_ns = FIRST_NS / CLASSES
+        self._adoptions = 0
         self._version = -1
         """The version of the graph that the trees follow."""
 
@@ -92,22 +92,24 @@ class SpreadTrees:
         """Let the classes that are due adopt the prices."""
         if self._version != view.graph.version:
             self._version = view.graph.version
-            for each in self._classes:
-                each.routes = None
-                each.trees.clear()
+            for event_class in self._classes:
+                event_class.routes = None
+                event_class.trees.clear()
         if not self._next_ns:
             self._next_ns = now
         behind = 0
         while self._next_ns <= now and behind < CLASSES:
-            each = self._classes[self._next_class * STRIDE % CLASSES]
-            each.prices = _interpolate(each.prices, view.graph.prices, 1.0 if self._turns < CLASSES else PART)
-            each.routes = None
-            each.trees.clear()
+            event_class = self._classes[self._next_class * CLASS_STEP % CLASSES]
+            event_class.prices = _interpolate(
+                event_class.prices, view.graph.prices, 1.0 if self._adoptions < CLASSES else PART
+            )
+            event_class.routes = None
+            event_class.trees.clear()
             self._next_class += 1
-            self._turns += 1
+            self._adoptions += 1
             behind += 1
-            self._next_ns += int(self._pause_ns)
-            self._pause_ns = min(self._pause_ns * SLOWER, LAST_NS / CLASSES)
+            self._next_ns += int(self._interval_ns)
+            self._interval_ns = min(self._interval_ns * SLOWER, LAST_NS / CLASSES)
         self._next_ns = max(self._next_ns, now)
 
 

@@ -35,13 +35,13 @@ class Expectations(msgspec.Struct, frozen=True, gc=False, tag="x"):
 
 MAX_UPDATES = 100
 """A pair that is announced this often between two changes of the network counts as unstable."""
-BATCH = 500
+PAIRS_PER_MESSAGE = 500
 """Pairs per message, so that a message fits a datagram."""
 _DELAY_TOLERANCE_NS = 10.0
 _RATIO_TOLERANCE = 1e-12
 
 
-def per_link(delay_ns: float, timeout_ns: float, reliability: float, m: int) -> tuple[float, float]:
+def link_expectation(delay_ns: float, timeout_ns: float, reliability: float, m: int) -> tuple[float, float]:
     """Equation 1: expected delay and ratio of up to m transmissions over one link.
 
     The k-th transmission starts k - 1 timeouts after the first. With the paper's timer (one delay) this gives the
@@ -56,7 +56,7 @@ def per_link(delay_ns: float, timeout_ns: float, reliability: float, m: int) -> 
     return total / ratio, ratio
 
 
-def combine(rows: Sequence[Row], column: int, budget: float) -> tuple[list[PeerId], float, float]:
+def sending_list(rows: Sequence[Row], column: int, budget: float) -> tuple[list[PeerId], float, float]:
     """Algorithm 1 for one pair: the sending list, d_X and r_X. The order of the rows breaks ties."""
     usable = []
     for neighbour, alpha, gamma, d, r in rows:
@@ -91,41 +91,41 @@ class ExpectationTable:
 
     def __init__(self) -> None:
         self.lists: dict[Pair, tuple[PeerId, ...]] = {}
-        self._heard: dict[PeerId, dict[Pair, tuple[int, float, float]]] = {}
+        self._announcements: dict[PeerId, dict[Pair, tuple[int, float, float]]] = {}
         self._pairs: list[Pair] = []
         self._column: dict[Pair, int] = {}
         self._rows: dict[PeerId, Row] = {}
         """By neighbour, in the order of their ids."""
         self._changed: set[int] = set()
         """The columns that have changed since the last update."""
-        self._unsettled: set[int] = set()
-        self._mine: set[int] = set()
+        self._unstable: set[int] = set()
+        self._own_columns: set[int] = set()
         """The columns whose subscriber is this peer."""
         self._budget: list[float] = []
         self._own_d: list[float] = []
         self._own_r: list[float] = []
-        self._told_d: list[float] = []
-        self._told_r: list[float] = []
+        self._announced_d: list[float] = []
+        self._announced_r: list[float] = []
         """The values that the neighbours know."""
         self._updates: list[int] = []
         """Announcements since the network last changed."""
         self._version = 0
 
     @property
-    def unsettled(self) -> int:
+    def unstable_pairs(self) -> int:
         """The number of pairs that changed too often to announce them again."""
-        return len(self._unsettled)
+        return len(self._unstable)
 
-    def heard(self, sender: PeerId, pair: Pair) -> tuple[int, float, float] | None:
+    def last_announcement(self, sender: PeerId, pair: Pair) -> tuple[int, float, float] | None:
         """A neighbour's last announcement of a pair: version, d and r."""
-        return self._heard.get(sender, {}).get(pair)
+        return self._announcements.get(sender, {}).get(pair)
 
-    def own(self, pair: Pair) -> tuple[float, float]:
+    def own_expectation(self, pair: Pair) -> tuple[float, float]:
         """<d, r> of this peer."""
         column = self._column[pair]
         return self._own_d[column], self._own_r[column]
 
-    def reshape(
+    def rebuild(
         self,
         me: PeerId,
         pairs: Mapping[Pair, Nanos | None],
@@ -134,32 +134,32 @@ class ExpectationTable:
         m: int,
     ) -> None:
         """Rebuild the table from the same announcements after the network, the interest or the estimates changed."""
-        self.keep_to(links)
-        told = {pair: (self._told_d[c], self._told_r[c]) for pair, c in self._column.items()}
+        self.drop_former_neighbours(links)
+        told = {pair: (self._announced_d[c], self._announced_r[c]) for pair, c in self._column.items()}
         self._pairs = sorted(pairs)
         self._column = {pair: c for c, pair in enumerate(self._pairs)}
         count = len(self._pairs)
         self._rows = {}
         for n in sorted(links):
-            alpha, gamma = per_link(links[n].delay_ns, links[n].timeout_ns, links[n].reliability, m)
+            alpha, gamma = link_expectation(links[n].delay_ns, links[n].timeout_ns, links[n].reliability, m)
             d, r = [inf] * count, [0.0] * count
-            for pair, (_, heard_d, heard_r) in self._heard.get(n, {}).items():
+            for pair, (_, heard_d, heard_r) in self._announcements.get(n, {}).items():
                 if (column := self._column.get(pair)) is not None:
                     d[column], r[column] = heard_d, heard_r
             self._rows[n] = (n, alpha, gamma, d, r)
-        self._mine = {c for c, (_, subscriber) in enumerate(self._pairs) if subscriber == me}
-        self._budget = [_budget(pairs[pair], from_publisher[pair[0]].get(me)) for pair in self._pairs]
+        self._own_columns = {c for c, (_, subscriber) in enumerate(self._pairs) if subscriber == me}
+        self._budget = [_delay_budget(pairs[pair], from_publisher[pair[0]].get(me)) for pair in self._pairs]
         self._own_d, self._own_r = [inf] * count, [0.0] * count
         known = [told.get(pair, (inf, 0.0)) for pair in self._pairs]
-        self._told_d, self._told_r = [d for d, _ in known], [r for _, r in known]
+        self._announced_d, self._announced_r = [d for d, _ in known], [r for _, r in known]
         self._updates = [0] * count
         self._changed = set(range(count))
-        self._unsettled.clear()
+        self._unstable.clear()
         self.lists = {pair: hops for pair, hops in self.lists.items() if pair in self._column}
 
-    def hear(self, sender: PeerId, batch: Expectations) -> bool:
+    def learn(self, sender: PeerId, batch: Expectations) -> bool:
         """Store a batch. Return whether anything is new. A batch older than a stored one changes nothing."""
-        heard = self._heard.setdefault(sender, {})
+        heard = self._announcements.setdefault(sender, {})
         row = self._rows.get(sender)
         news = False
         for pair, d, r in zip(batch.pairs, batch.delays_ns, batch.ratios, strict=False):
@@ -176,13 +176,13 @@ class ExpectationTable:
 
     def forget(self, sender: PeerId) -> None:
         """Forget the announcements of a neighbour that restarted: its versions begin anew."""
-        self._heard.pop(sender, None)
+        self._announcements.pop(sender, None)
         if (row := self._rows.get(sender)) is not None:
             count = len(self._pairs)
             self._rows[sender] = (*row[:3], [inf] * count, [0.0] * count)
             self._changed.update(range(count))
 
-    def keep_to(self, links: Mapping[PeerId, LinkView]) -> None:
+    def drop_former_neighbours(self, links: Mapping[PeerId, LinkView]) -> None:
         """Remove former neighbours from the lists at once, before the next update computes new lists."""
         if any(n not in links for n in self._rows):
             self.lists = {pair: tuple([n for n in hops if n in links]) for pair, hops in self.lists.items()}
@@ -193,45 +193,45 @@ class ExpectationTable:
             return []
         news, rows = [], list(self._rows.values())
         for column in sorted(self._changed):
-            order, d, r = combine(rows, column, self._budget[column])
+            order, d, r = sending_list(rows, column, self._budget[column])
             self.lists[self._pairs[column]] = tuple(order)
-            if column in self._mine:
+            if column in self._own_columns:
                 d, r = 0.0, 1.0
             self._own_d[column], self._own_r[column] = d, r
-            told_r = self._told_r[column]
-            moved = abs(d - self._told_d[column]) > _DELAY_TOLERANCE_NS or abs(r - told_r) > _RATIO_TOLERANCE
+            told_r = self._announced_r[column]
+            moved = abs(d - self._announced_d[column]) > _DELAY_TOLERANCE_NS or abs(r - told_r) > _RATIO_TOLERANCE
             if not moved or (r <= 0.0 and told_r <= 0.0):
-                self._unsettled.discard(column)
+                self._unstable.discard(column)
             elif self._updates[column] >= MAX_UPDATES:
-                self._unsettled.add(column)
+                self._unstable.add(column)
             else:
                 self._updates[column] += 1
-                self._told_d[column], self._told_r[column] = d, r
+                self._announced_d[column], self._announced_r[column] = d, r
                 news.append(column)
         self._changed.clear()
         return self._batches(news)
 
-    def everything(self) -> list[Expectations]:
+    def all_announcements(self) -> list[Expectations]:
         """Return all announcements, for a neighbour that lacks some, and the pairs that recently became unreachable."""
-        return self._batches([c for c in range(len(self._pairs)) if self._told_r[c] > 0.0 or self._updates[c]])
+        return self._batches([c for c in range(len(self._pairs)) if self._announced_r[c] > 0.0 or self._updates[c]])
 
     def _batches(self, columns: Sequence[int]) -> list[Expectations]:
         batches = []
-        for i in range(0, len(columns), BATCH):
-            part = columns[i : i + BATCH]
+        for i in range(0, len(columns), PAIRS_PER_MESSAGE):
+            part = columns[i : i + PAIRS_PER_MESSAGE]
             self._version += 1
             batches.append(
                 Expectations(
                     self._version,
                     tuple([self._pairs[c] for c in part]),
-                    tuple([self._told_d[c] for c in part]),
-                    tuple([self._told_r[c] for c in part]),
+                    tuple([self._announced_d[c] for c in part]),
+                    tuple([self._announced_r[c] for c in part]),
                 )
             )
         return batches
 
 
-def _budget(deadline: Nanos | None, spent: Nanos | None) -> float:
+def _delay_budget(deadline: Nanos | None, spent: Nanos | None) -> float:
     """D_XS: unbounded without a deadline, minus infinity if the publisher is unreachable."""
     if spent is None:
         return -inf

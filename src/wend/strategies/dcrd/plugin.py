@@ -37,7 +37,7 @@ from wend.protocol.plugins import (
 )
 from wend.strategies.dcrd.expectations import Expectations, ExpectationTable, is_valid
 
-HOLD_NS = 50 * MS
+COLLECT_NS = 50 * MS
 """A peer collects changes of <d, r> for this long, then sends them in one batch per neighbour."""
 
 
@@ -50,9 +50,9 @@ class Dcrd(Routing):
     def __init__(self, config: PeerConfig) -> None:
         self._transmissions = config.of(LinkSettings).transmissions
         self.table = ExpectationTable()
-        self._taken = ForwardedCopies()
-        self._stale = True
-        self._alarm: Nanos | None = None
+        self._forwarded = ForwardedCopies()
+        self._is_stale = True
+        self._update_ns: Nanos | None = None
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         if type(event) is Arrived:  # most inputs, so not the last of seven patterns
@@ -63,15 +63,18 @@ class Dcrd(Routing):
             case Heard(sender, batch):
                 if not is_valid(batch):
                     return [Refuse(sender, "invalid-expectations")]
-                return self._schedule_update(now) if self.table.hear(sender, batch) else []
+                return self._schedule_update(now) if self.table.learn(sender, batch) else []
             case Changed():
-                self._stale = True
-                self.table.keep_to(view.links)
+                self._is_stale = True
+                self.table.drop_former_neighbours(view.links)
                 return self._schedule_update(now)
             case LinkChanged(peer, up=True, fresh=True, restarted=restarted):
                 if restarted:
                     self.table.forget(peer)
-                return [*self._schedule_update(now), *(Tell(peer, None, batch) for batch in self.table.everything())]
+                return [
+                    *self._schedule_update(now),
+                    *(Tell(peer, None, batch) for batch in self.table.all_announcements()),
+                ]
             case Due():
                 return self._update(view)
         return []
@@ -79,22 +82,22 @@ class Dcrd(Routing):
     # ---- Algorithm 1
 
     def _schedule_update(self, now: Nanos) -> list[PluginEffect]:
-        if self._alarm is not None:
+        if self._update_ns is not None:
             return []
-        self._alarm = now + HOLD_NS
-        return [Timer(self._alarm)]
+        self._update_ns = now + COLLECT_NS
+        return [Timer(self._update_ns)]
 
     def _update(self, view: View) -> list[PluginEffect]:
-        self._alarm = None
-        if self._stale:
-            self._stale = False
+        self._update_ns = None
+        if self._is_stale:
+            self._is_stale = False
             pairs = view.interest.table.pairs(view.graph)
             distances = {p: view.graph.distances(p) for p in sorted({p for p, _ in pairs})}
-            self.table.reshape(view.me, pairs, distances, view.links, self._transmissions)
+            self.table.rebuild(view.me, pairs, distances, view.links, self._transmissions)
         batches = self.table.update()
         told: list[PluginEffect] = [Tell(n, None, batch) for batch in batches for n in view.neighbours]
-        if self.table.unsettled:
-            told.append(Notice("unstable-pairs", view.me, self.table.unsettled))
+        if self.table.unstable_pairs:
+            told.append(Notice("unstable-pairs", view.me, self.table.unstable_pairs))
         return told
 
     # ---- Algorithm 2
@@ -102,10 +105,10 @@ class Dcrd(Routing):
     def _on_arrived(self, now: Nanos, packet: Arrived, view: View) -> list[PluginEffect]:
         dests, ranks, me = packet.dests, packet.ranks, view.me
         if packet.sender == me or me in packet.path:  # from here, or handed back
-            return self._next(packet.event, packet.born_ns, dests, ranks, packet.path, (), view)
+            return self._forward(packet.event, packet.born_ns, dests, ranks, packet.path, (), view)
         event = packet.event
-        fresh, ranks = self._taken.record(event.id, dests, ranks)
-        on = self._next(event, packet.born_ns, fresh, ranks, packet.path, (), view) if fresh else []
+        fresh, ranks = self._forwarded.record(event.id, dests, ranks)
+        on = self._forward(event, packet.born_ns, fresh, ranks, packet.path, (), view) if fresh else []
         if fresh is not dests and len(fresh) < len(dests):
             on.append(Notice("duplicate", packet.sender))
         return on
@@ -116,10 +119,10 @@ class Dcrd(Routing):
             return [GiveUp(event, failed.born_ns, dests, "no-return-route", failed.ranks)]
         tried = (*failed.tried, failed.peer)
         ranks = tuple(fork(rank, view.me) for rank in failed.ranks or (0,) * len(dests))
-        again = self._next(event, failed.born_ns, dests, ranks, failed.path, tried, view)
+        again = self._forward(event, failed.born_ns, dests, ranks, failed.path, tried, view)
         return [Notice("reroute", failed.peer), *again]
 
-    def _next(
+    def _forward(
         self,
         event: Event,
         born_ns: Nanos,
@@ -132,7 +135,7 @@ class Dcrd(Routing):
         """Forward one copy per next hop, in the order of the first destination that needs it."""
         publisher, lists = event.id[0], self.table.lists
         if len(dests) == 1:  # most packets, after the last branch
-            for hop in lists.get((publisher, dests[0])) or self._unlisted(dests[0], view):
+            for hop in lists.get((publisher, dests[0])) or self._neighbours_by_delay(dests[0], view):
                 if hop not in path and hop not in tried:
                     return [Forward(hop, event, born_ns, dests, path, None, ranks, tried)]
         groups, stuck = self._group(publisher, dests, path, tried, view)
@@ -146,7 +149,7 @@ class Dcrd(Routing):
         if stuck:
             its_ranks = tuple([rank_of.get(dest, 0) for dest in stuck])
             effects.append(return_upstream(event, born_ns, tuple(stuck), its_ranks, path, view))
-            self._taken.give_back(event.id, tuple(stuck))
+            self._forwarded.give_back(event.id, tuple(stuck))
         return effects
 
     def _group(
@@ -162,7 +165,7 @@ class Dcrd(Routing):
         groups: dict[PeerId, list[PeerId]] = {}
         stuck: list[PeerId] = []
         for dest in dests:
-            for hop in lists.get((publisher, dest)) or self._unlisted(dest, view):
+            for hop in lists.get((publisher, dest)) or self._neighbours_by_delay(dest, view):
                 if hop not in path and hop not in tried:
                     groups.setdefault(hop, []).append(dest)
                     break
@@ -170,7 +173,7 @@ class Dcrd(Routing):
                 stuck.append(dest)
         return groups, stuck
 
-    def _unlisted(self, dest: PeerId, view: View) -> tuple[PeerId, ...]:
+    def _neighbours_by_delay(self, dest: PeerId, view: View) -> tuple[PeerId, ...]:
         """The next hops of a pair without a list: the neighbours by their delay to the destination."""
         distance = view.graph.distances(dest)
         near = [(view.links[n].delay_ns + distance[n], n) for n in view.neighbours if n in distance]

@@ -16,11 +16,11 @@ from typing import ClassVar, TypeVar
 
 from wend.matching.conjunctions import Conjunction
 from wend.matching.filters import Filter
-from wend.matching.values import Cuts, Values, before
-from wend.matching.zcode import Box, Cells, NumberDomain, Space, TextDomain, side_code, woven
+from wend.matching.values import Cuts, Values, previous_value
+from wend.matching.zcode import Box, Cells, NumberDomain, TextDomain, ZCodeSpace, interleave, side_code
 from wend.model.errors import ConfigError
 from wend.model.events import Attributes, Range, Scalar, Value
-from wend.model.keys import key_of
+from wend.model.keys import make_key
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -101,7 +101,7 @@ class _Side:
     def _cells_of_cuts(self, cuts: Cuts, endless: int) -> Cells:
         if len(cuts) % 2:
             return self.cell(cuts[0]), endless
-        last = before(cuts[-1])
+        last = previous_value(cuts[-1])
         return self.cell(cuts[0]), self.cell(cuts[-1] if last is None else last)
 
 
@@ -116,7 +116,7 @@ class AttributeSpace:
         self._sides = tuple(map(_Side, own_domains))
         # Only the numbers of cells matter to the regions.
         cells = {f"{at:04}": NumberDomain(0, domain.cells - 1) for at, domain in enumerate(own_domains)}
-        self._space = Space(cells) if cells else None
+        self._space = ZCodeSpace(cells) if cells else None
         self._codes: dict[Box, str] = {}
         self._keys: dict[str, int] = {}
         self._regions: dict[str, Box | None] = {}
@@ -151,7 +151,9 @@ class AttributeSpace:
         """The z-code of a box, as Figure 3 weaves it."""
         code = self._codes.get(box)
         if code is None:
-            code = woven([side_code(cells, side.whole) for cells, side in zip(box.sides, self._sides, strict=True)])
+            code = interleave(
+                [side_code(cells, side.whole) for cells, side in zip(box.sides, self._sides, strict=True)]
+            )
             remember(self._codes, box, code)
         return code
 
@@ -184,7 +186,7 @@ class AttributeSpace:
     def key(self, code: str) -> int:
         key = self._keys.get(code)
         if key is None:
-            key = key_of(region_name(self.name, code))
+            key = make_key(region_name(self.name, code))
             remember(self._keys, code, key)
         return key
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final, Protocol
 
 from wend.model.events import PeerId
-from wend.model.keys import RING, distance, key_of, shared_digits
+from wend.model.keys import RING, distance, make_key, shared_digits
 from wend.model.units import Nanos
 from wend.protocol.plugins import Multicast, PluginEffect, SendTo
 from wend.strategies.ring.leaf_set import FULL
@@ -70,7 +70,7 @@ class ClusterNodes:
 
     def next_to_root(self, group: str, tree: int) -> str | None:
         """The next cluster on the route to the root of a tree; None if this cluster is the root."""
-        hop = next_node(self.name, self.directory or (self.name,), key_of(group, str(tree)))
+        hop = next_node(self.name, self.directory or (self.name,), make_key(group, str(tree)))
         return None if hop == self.name else hop
 
     def is_root(self, group: str, tree: int) -> bool:
@@ -126,4 +126,4 @@ def next_node(mine: str, names: Collection[str], key: int) -> str:
 
 
 def _place(name: str) -> int:
-    return key_of("cluster", name)
+    return make_key("cluster", name)

@@ -10,7 +10,7 @@ from zlib import crc32
 import msgspec
 
 from wend.model.events import PeerId, Subscription
-from wend.model.keys import key_of
+from wend.model.keys import make_key
 from wend.strategies.subscriptions.table import PeerInterest
 
 MAX_PENDING = 64
@@ -82,7 +82,7 @@ def apply_change(old: PeerInterest, change: InterestChange) -> PeerInterest | No
 
 def change_key(origin: PeerId, number: int) -> int:
     """The key under which a peer remembers a change. It is below 0: peers' ids are the keys of whole interests."""
-    return -1 - (key_of(f"{origin}", f"{number}") >> 66)
+    return -1 - (make_key(f"{origin}", f"{number}") >> 66)
 
 
 class PendingChanges:

@@ -65,7 +65,7 @@ class FloodedTable(SubscriptionTable):
         """By stopped peer, the time until which others store its events; None before the first absence."""
 
     def knows(self, peers: tuple[PeerId, ...]) -> bool:
-        return all(peer in self.known for peer in peers)
+        return all(peer in self.interests for peer in peers)
 
     def stayed_away(self, peer: PeerId, now: Nanos) -> bool:
         return self.back_by is not None and now > self.back_by.get(peer, FOREVER)
@@ -93,16 +93,18 @@ class FloodedInterest(Interest):
                 return self._on_interest(now, sender, message, view)
             case Heard(sender, InterestChange() as message):
                 return self._on_change(now, sender, message, view)
-            case Heard(sender, InterestRequest(origin)) if origin in self.subscriptions.known:
-                return [Tell(sender, ("i", origin), self.subscriptions.known[origin])]
+            case Heard(sender, InterestRequest(origin)) if origin in self.subscriptions.interests:
+                return [Tell(sender, ("i", origin), self.subscriptions.interests[origin])]
             case LinkChanged(peer, up=True, fresh=True):
-                return [Tell(peer, ("i", origin), known) for origin, known in sorted(self.subscriptions.known.items())]
+                return [
+                    Tell(peer, ("i", origin), known) for origin, known in sorted(self.subscriptions.interests.items())
+                ]
             case Recalled(PeerInterest() as message):
-                known = self.subscriptions.known.get(message.origin)
+                known = self.subscriptions.interests.get(message.origin)
                 if known is None or known.version < message.version:
                     self.subscriptions.learn(message)
                     self._recall_changes(message.origin)
-                    return self._note_absence(now, message)
+                    return self._record_absence(now, message)
             case Recalled(InterestChange() as message):
                 self._add_pending(message.origin, message)
                 self._recall_changes(message.origin)
@@ -117,14 +119,14 @@ class FloodedInterest(Interest):
     # ---------------------------------------------------------------- this peer's own interest
 
     def _announce(self, now: Nanos, view: View) -> list[PluginEffect]:
-        later = self.subscriptions.postponed(now)
-        if later is not None:
-            return later
-        old, replaced = self.subscriptions.known.get(view.me), self.subscriptions.own.summary.replaced
-        new = self.subscriptions.announced(view)
+        postponed = self.subscriptions.postpone_announcement(now)
+        if postponed is not None:
+            return postponed
+        old, replaced = self.subscriptions.interests.get(view.me), self.subscriptions.own.summary.is_replaced
+        new = self.subscriptions.next_announcement(view)
         message: PeerInterest | InterestChange = new
-        says_more = old is not None and (old.durable, old.away_ns) != (new.durable, new.away_ns)
-        if old is not None and not replaced and not says_more and encoded_bytes(new) > SMALL_BYTES:
+        changes_more = old is not None and (old.durable, old.away_ns) != (new.durable, new.away_ns)
+        if old is not None and not replaced and not changes_more and encoded_bytes(new) > SMALL_BYTES:
             change = change_between(old, new)
             if 2 * encoded_bytes(change) <= encoded_bytes(new):
                 message = change
@@ -133,28 +135,28 @@ class FloodedInterest(Interest):
     # ---------------------------------------------------------------- the interest of others
 
     def _on_interest(self, now: Nanos, sender: PeerId, message: PeerInterest, view: View) -> list[PluginEffect]:
-        known = self.subscriptions.known.get(message.origin)
+        known = self.subscriptions.interests.get(message.origin)
         if message.origin == view.me or (known is not None and known.version >= message.version):
             return []
-        if not all(subscription.qos.can_be() for subscription in message.subscriptions):
+        if not all(subscription.qos.is_valid() for subscription in message.subscriptions):
             return [Refuse(sender, "invalid-qos")]
         if not self.subscriptions.learn(message):
             return [Refuse(sender, "filter-syntax")]
         if view.persistence:
             self._count_stored(message.origin, 0, 0)
-        returned = message.durable and known is not None and known.version[0] != message.version[0]
+        is_back = message.durable and known is not None and known.version[0] != message.version[0]
         return [
             Remember(message.origin, message),
             CHANGED,
             *(Tell(n, slot_of(message), message) for n in view.neighbours if n != sender),
-            InterestLearned(message.origin, returned),
-            *self._note_absence(now, message),
+            InterestLearned(message.origin, is_back),
+            *self._record_absence(now, message),
             *self._apply_pending(now, message.origin, view),
         ]
 
     def _on_change(self, now: Nanos, sender: PeerId, message: InterestChange, view: View) -> list[PluginEffect]:
         origin = message.origin
-        known = self.subscriptions.known.get(origin)
+        known = self.subscriptions.interests.get(origin)
         if origin == view.me or (known is not None and known.version >= message.version):
             return []
         if known is None or known.version != message.since:
@@ -163,7 +165,7 @@ class FloodedInterest(Interest):
                 return []
             pending.requests[origin] = 0
             return [Timer(now + ASK_NS, f"{_ASK}{origin}")]
-        if not all(subscription.qos.can_be() for subscription in message.added):
+        if not all(subscription.qos.is_valid() for subscription in message.added):
             return [Refuse(sender, "invalid-qos")]
         new = apply_change(known, message)
         if new is None:
@@ -180,7 +182,7 @@ class FloodedInterest(Interest):
             *self._apply_pending(now, origin, view),
         ]
 
-    def _note_absence(self, now: Nanos, message: PeerInterest) -> list[PluginEffect]:
+    def _record_absence(self, now: Nanos, message: PeerInterest) -> list[PluginEffect]:
         """Record the time by which a stopped peer will be back."""
         times = self.subscriptions.back_by or {}
         times.pop(message.origin, None)
@@ -195,12 +197,12 @@ class FloodedInterest(Interest):
         if not self.subscriptions.stayed_away(origin, now):
             return []
         self.subscriptions.learn(
-            msgspec.structs.replace(self.subscriptions.known[origin], subscriptions=(), advertisements=())
+            msgspec.structs.replace(self.subscriptions.interests[origin], subscriptions=(), advertisements=())
         )
         return [CHANGED]
 
     def _apply_pending(self, now: Nanos, origin: PeerId, view: View) -> list[PluginEffect]:
-        pending = None if self._pending is None else self._pending.take(self.subscriptions.known[origin])
+        pending = None if self._pending is None else self._pending.take(self.subscriptions.interests[origin])
         return [] if pending is None else self._on_change(now, *pending, view)
 
     def _add_pending(self, sender: PeerId, message: InterestChange) -> PendingChanges:
@@ -214,17 +216,17 @@ class FloodedInterest(Interest):
         pending = self._pending
         if pending is None:
             return []
-        asked = pending.requests.pop(origin, 0)
+        count = pending.requests.pop(origin, 0)
         if origin not in pending:
             return []
         sender = pending.sender(origin)
-        if asked >= MAX_REQUESTS:
+        if count >= MAX_REQUESTS:
             pending.forget(origin)
             return []
-        pending.requests[origin] = asked + 1
+        pending.requests[origin] = count + 1
         return [
             Tell(sender, ("q", origin), InterestRequest(origin)),
-            Timer(now + (ASK_NS << asked + 1), f"{_ASK}{origin}"),
+            Timer(now + (ASK_NS << count + 1), f"{_ASK}{origin}"),
         ]
 
     # ---------------------------------------------------------------- storage for restarts
@@ -247,9 +249,9 @@ class FloodedInterest(Interest):
 
     def _recall_changes(self, origin: PeerId) -> None:
         """Apply the changes that an earlier incarnation stored, as far as they fit. They arrive in any order."""
-        while origin in self.subscriptions.known and self._pending is not None:
-            pending = self._pending.take(self.subscriptions.known[origin])
-            new = None if pending is None else apply_change(self.subscriptions.known[origin], pending[1])
+        while origin in self.subscriptions.interests and self._pending is not None:
+            pending = self._pending.take(self.subscriptions.interests[origin])
+            new = None if pending is None else apply_change(self.subscriptions.interests[origin], pending[1])
             if new is None or not self.subscriptions.learn(new):
                 return
 

@@ -27,13 +27,13 @@ from wend.protocol.plugins import (
     Tell,
     View,
 )
-from wend.topology.paths import tree
+from wend.topology.paths import shortest_path_tree
 
-_NOTEWORTHY = 0.1
+_MIN_CHANGE = 0.1
 """A smaller change of a link's reliability, or of its price in proportion, is not flooded."""
 _PRICE_STEP_NS: Nanos = 8 * MS
 """A smaller change of a price moves few events."""
-_HIGHEST_NS: Nanos = HOUR
+_MAX_PRICE_NS: Nanos = HOUR
 """A higher price of a link is refused."""
 Links = tuple[tuple[PeerId, Nanos, float], ...]
 Edge = tuple[PeerId, PeerId]
@@ -96,7 +96,7 @@ class LinkStateGraph(Graph):
     def _tree(self, source: PeerId) -> tuple[dict[PeerId, Nanos], dict[PeerId, PeerId]]:
         result = self._trees.get(source)
         if result is None:
-            result = tree(self.costs, source)
+            result = shortest_path_tree(self.costs, source)
             if source in self.costs:  # a neighbour can invent peers: do not cache those
                 self._trees[source] = result
         return result
@@ -112,9 +112,9 @@ class LinkStateGraph(Graph):
             case LinksChanged():
                 return self._announce(view)
             case Heard(sender, state):
-                return self._learn(sender, state, view)
+                return self._on_link_state(sender, state, view)
             case Recalled(state):
-                self._take(state)
+                self._store(state)
             case LinkChanged(peer, up=True, fresh=True):
                 return [Tell(peer, ("l", origin), state) for origin, state in sorted(self._known.items())]
         return []
@@ -126,14 +126,14 @@ class LinkStateGraph(Graph):
         prices = tuple(view.links[n].price_ns for n in view.neighbours)
         prices = prices if any(prices) else ()
         before = self._known.get(view.me)
-        if before is not None and self._revision and _is_much_the_same(before, links, paths, prices):
+        if before is not None and self._revision and _is_similar(before, links, paths, prices):
             return [CHANGED]
         self._revision += 1
         state = LinkState(view.me, (view.incarnation, self._revision), links, paths, prices)
-        self._take(state)
+        self._store(state)
         return [CHANGED, *(Tell(n, ("l", view.me), state) for n in view.neighbours)]
 
-    def _learn(self, sender: PeerId, state: LinkState, view: View) -> list[PluginEffect]:
+    def _on_link_state(self, sender: PeerId, state: LinkState, view: View) -> list[PluginEffect]:
         known = self._known.get(state.origin)
         if state.origin == view.me or (known is not None and known.version >= state.version):
             return []
@@ -141,28 +141,28 @@ class LinkStateGraph(Graph):
             return [Refuse(sender, "invalid-link-state")]
         if state.paths and len(state.paths) != len(state.links):
             return [Refuse(sender, "path-mismatch")]
-        news: list[PluginEffect] = []
-        if self._take(state):
-            news.append(CHANGED)
+        effects: list[PluginEffect] = []
+        if self._store(state):
+            effects.append(CHANGED)
             if known is None or (known.links, known.paths) != (state.links, state.paths):  # prices change too often
-                news.insert(0, Remember(state.origin, msgspec.structs.replace(state, prices=())))
-        return [*news, *(Tell(n, ("l", state.origin), state) for n in view.neighbours if n != sender)]
+                effects.insert(0, Remember(state.origin, msgspec.structs.replace(state, prices=())))
+        return [*effects, *(Tell(n, ("l", state.origin), state) for n in view.neighbours if n != sender)]
 
-    def _take(self, state: LinkState) -> bool:
+    def _store(self, state: LinkState) -> bool:
         """Store a link state. Return whether the graph changed; reliability matters only to a link's own ends."""
         before = self._known.get(state.origin)
         self._known[state.origin] = state
-        traced = state.paths != (() if before is None else before.paths)
-        if traced:
+        has_new_paths = state.paths != (() if before is None else before.paths)
+        if has_new_paths:
             self._paths = None
-        priced = state.prices != (() if before is None else before.prices)
+        has_new_prices = state.prices != (() if before is None else before.prices)
         if state.prices:
             peers = [peer for peer, _, _ in state.links]
             self.prices[state.origin] = {p: price for p, price in zip(peers, state.prices, strict=True) if price}
         else:
             self.prices.pop(state.origin, None)
         if before is not None and _delays(before) == _delays(state):
-            return traced or priced
+            return has_new_paths or has_new_prices
         self._costs = self._paths = None
         self._trees.clear()
         self.version += 1
@@ -172,23 +172,23 @@ class LinkStateGraph(Graph):
 def _is_valid(state: LinkState) -> bool:
     return (
         all(delay > 0 and 0.0 <= reliability <= 1.0 for _, delay, reliability in state.links)
-        and all(0 <= price <= _HIGHEST_NS for price in state.prices)
+        and all(0 <= price <= _MAX_PRICE_NS for price in state.prices)
         and len(state.prices) in (0, len(state.links))
     )
 
 
-def _is_much_the_same(before: LinkState, links: Links, paths: tuple[Path, ...], prices: tuple[Nanos, ...]) -> bool:
+def _is_similar(before: LinkState, links: Links, paths: tuple[Path, ...], prices: tuple[Nanos, ...]) -> bool:
     """Whether the change is too small to flood: only a link's own ends use its reliability."""
     return (
         before.paths == paths
         and len(before.links) == len(links)
         and all(
-            (n, delay) == (peer, told) and abs(reliability - said) <= _NOTEWORTHY
+            (n, delay) == (peer, told) and abs(reliability - said) <= _MIN_CHANGE
             for (n, delay, reliability), (peer, told, said) in zip(links, before.links, strict=True)
         )
         and len(before.prices) == len(prices)
         and all(
-            abs(price - told) <= _PRICE_STEP_NS + _NOTEWORTHY * told and bool(price) == bool(told)
+            abs(price - told) <= _PRICE_STEP_NS + _MIN_CHANGE * told and bool(price) == bool(told)
             for price, told in zip(prices, before.prices, strict=True)
         )
     )

@@ -59,14 +59,18 @@ class Multipath(Routing):
     def _on_arrived(self, packet: Arrived, view: View) -> list[PluginEffect]:
         if packet.sender == view.me:
             copies = 2 if packet.event.id[0] == view.me else 1  # a retry of a stored copy sends one
-            legs = [(dest, route) for dest in dict.fromkeys(packet.dests) for route in self._two(dest, view)[:copies]]
+            legs = [
+                (dest, route)
+                for dest in dict.fromkeys(packet.dests)
+                for route in self._source_routes(dest, view)[:copies]
+            ]
         else:
-            legs = _legs(packet)
+            legs = _remaining_routes(packet)
         groups: dict[PeerId, list[tuple[PeerId, Route]]] = {}
         for dest, route in legs:
             if route and route[0] in view.links:
                 groups.setdefault(route[0], []).append((dest, route[1:]))
-        effects: list[PluginEffect] = [_copy(packet, hop, group) for hop, group in groups.items()]
+        effects: list[PluginEffect] = [_forward_along(packet, hop, group) for hop, group in groups.items()]
         sent = {dest for group in groups.values() for dest, _ in group}
         stuck = tuple(d for d in dict.fromkeys(packet.dests) if d not in sent)
         if stuck:
@@ -74,7 +78,7 @@ class Multipath(Routing):
             effects.append(GiveUp(packet.event, packet.born_ns, stuck, "no-route", ranks))
         return effects
 
-    def _two(self, dest: PeerId, view: View) -> tuple[Route, ...]:
+    def _source_routes(self, dest: PeerId, view: View) -> tuple[Route, ...]:
         """The two source routes to a destination, or one if the graph has no second."""
         routes = self._routes.get(dest)
         if routes is None:
@@ -82,13 +86,13 @@ class Multipath(Routing):
                 return ()
             shortest = paths.k_shortest(view.graph.costs, view.me, dest, CANDIDATES)
             if len(shortest) > 1:
-                first = _links(shortest[0])
-                shortest = [shortest[0], min(shortest[1:], key=lambda path: len(first & _links(path)))]
+                first = _links_on(shortest[0])
+                shortest = [shortest[0], min(shortest[1:], key=lambda path: len(first & _links_on(path)))]
             routes = self._routes[dest] = tuple(path[1:] for path in shortest)
         return routes
 
 
-def _copy(packet: Arrived, hop: PeerId, legs: list[tuple[PeerId, Route]]) -> Forward:
+def _forward_along(packet: Arrived, hop: PeerId, legs: list[tuple[PeerId, Route]]) -> Forward:
     """The packet to one next hop, with the rest of the route to each destination."""
     dests = tuple([dest for dest, _ in legs])
     routes = SourceRoutes(tuple([route for _, route in legs]))
@@ -96,12 +100,12 @@ def _copy(packet: Arrived, hop: PeerId, legs: list[tuple[PeerId, Route]]) -> For
     return Forward(hop, packet.event, packet.born_ns, dests, packet.path, routes, ranks)
 
 
-def _legs(packet: Arrived) -> list[tuple[PeerId, Route]]:
+def _remaining_routes(packet: Arrived) -> list[tuple[PeerId, Route]]:
     """The remaining destinations, each with its route. It ignores routes that lead to no destination of the packet."""
     header = packet.header
     routes = header.routes if isinstance(header, SourceRoutes) else ()
     return [(route[-1], route) for route in routes if route and route[-1] in packet.dests]
 
 
-def _links(path: Route) -> set[tuple[PeerId, PeerId]]:
+def _links_on(path: Route) -> set[tuple[PeerId, PeerId]]:
     return {(min(a, b), max(a, b)) for a, b in pairwise(path)}

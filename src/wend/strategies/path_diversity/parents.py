@@ -14,7 +14,7 @@ from itertools import combinations
 
 import msgspec
 
-from wend.model.paths import Path, shared
+from wend.model.paths import Path, count_shared_routers
 from wend.model.units import Nanos
 
 RouterPath = tuple[int | str, ...]
@@ -43,8 +43,9 @@ def choose_parents(candidates: Sequence[Sequence[ParentCandidate]]) -> tuple[int
 def objective(candidates: Sequence[Sequence[ParentCandidate]], chosen: Sequence[int]) -> int:
     """The sum that `choose_parents` minimises, for a choice of one candidate in each tree."""
     parents = [offered[index] for offered, index in zip(candidates, chosen, strict=True) if index >= 0]
-    between = sum(shared(one.path, other.path) for one, other in combinations(parents, 2))
-    return between + sum(shared(one.path, path) for one in parents for path in one.neighbour_paths)
+    between = sum(count_shared_routers(parent.path, other.path) for parent, other in combinations(parents, 2))
+    paths = ((parent.path, path) for parent in parents for path in parent.neighbour_paths)
+    return between + sum(count_shared_routers(own, path) for own, path in paths)
 
 
 class RouterBits:
@@ -61,13 +62,13 @@ class RouterBits:
         return mask
 
 
-def _added(bits: RouterBits, parent: ParentCandidate) -> int:
+def _added_overlap(bits: RouterBits, parent: ParentCandidate) -> int:
     """`Div(x | y)`. Of the sums over pairs of neighbours of x, with and without y, the pairs with y remain."""
     own = bits.mask(parent.path)
     return sum((own & bits.mask(path)).bit_count() for path in parent.neighbour_paths)
 
 
-class _Offer(msgspec.Struct, frozen=True, gc=False):
+class _Candidate(msgspec.Struct, frozen=True, gc=False):
     mask: int
     added: int
     tie: tuple[Nanos, str, int]
@@ -78,26 +79,36 @@ class _Search:
 
     def __init__(self, candidates: Sequence[Sequence[ParentCandidate]]) -> None:
         bits = RouterBits()
-        offers = [
+        candidates_by_tree = [
             [
-                _Offer(bits.mask(one.path), _added(bits, one), (one.round_trip_ns, one.cluster, index))
-                for index, one in enumerate(offered)
+                _Candidate(
+                    bits.mask(candidate.path),
+                    _added_overlap(bits, candidate),
+                    (candidate.round_trip_ns, candidate.cluster, index),
+                )
+                for index, candidate in enumerate(offered)
             ]
             for offered in candidates
         ]
-        self._offers = [sorted(_undominated(offered), key=lambda one: one.tie[1:]) for offered in offers]
+        self._by_tree = [
+            sorted(_without_dominated(offered), key=lambda candidate: candidate.tie[1:])
+            for offered in candidates_by_tree
+        ]
         self._ahead = [
-            [sum(min((one.mask & o.mask).bit_count() for o in later) for later in self._offers[tree + 1 :])
-             for one in offered]
-            for tree, offered in enumerate(self._offers)
-        ]  # fmt: skip
+            [self._least_shared(candidate, tree + 1) for candidate in offered]
+            for tree, offered in enumerate(self._by_tree)
+        ]
         """For each candidate, the least that it can share with the candidates of later trees."""
-        self._nearest = [min([one.tie[0] for one in offered]) for offered in self._offers]
+        self._nearest = [min([candidate.tie[0] for candidate in offered]) for offered in self._by_tree]
         self._rank: Rank | None = None
         self._names: list[tuple[str, int]] = []
 
+    def _least_shared(self, candidate: _Candidate, first: int) -> int:
+        later = self._by_tree[first:]
+        return sum(min((candidate.mask & other.mask).bit_count() for other in offered) for offered in later)
+
     def best(self) -> list[int]:
-        self._branch([], (0, 0), [[one.added for one in offered] for offered in self._offers])
+        self._branch([], (0, 0), [[candidate.added for candidate in offered] for offered in self._by_tree])
         return [index for _, index in self._names]
 
     def _branch(self, names: list[tuple[str, int]], rank: Rank, costs: list[list[int]]) -> None:
@@ -108,15 +119,18 @@ class _Search:
             if self._rank is None or (rank, names) < (self._rank, self._names):
                 self._rank, self._names = rank, names
             return
-        offered, ahead, nearest = self._offers[tree], self._ahead[tree], sum(self._nearest[tree + 1 :])
+        offered, ahead, nearest = self._by_tree[tree], self._ahead[tree], sum(self._nearest[tree + 1 :])
         for number in sorted(range(len(offered)), key=lambda n: costs[0][n] + ahead[n]):
-            one = offered[number]
-            so_far = rank[0] + costs[0][number], rank[1] + one.tie[0]
-            chosen = [*names, one.tie[1:]]
+            candidate = offered[number]
+            so_far = rank[0] + costs[0][number], rank[1] + candidate.tie[0]
+            chosen = [*names, candidate.tie[1:]]
             if not self._can_win(so_far[0] + ahead[number], so_far[1] + nearest, chosen):
                 continue
             later = [
-                [cost + (one.mask & o.mask).bit_count() for cost, o in zip(line, self._offers[place], strict=True)]
+                [
+                    cost + (candidate.mask & other.mask).bit_count()
+                    for cost, other in zip(line, self._by_tree[place], strict=True)
+                ]
                 for place, line in enumerate(costs[1:], tree + 1)
             ]
             least = sum([min(map(int.__add__, line, self._ahead[place])) for place, line in enumerate(later, tree + 1)])
@@ -128,15 +142,15 @@ class _Search:
         return self._rank is None or ((least, nearest), names) <= (self._rank, self._names[: len(names)])
 
 
-def _undominated(offered: list[_Offer]) -> list[_Offer]:
-    """The candidates that are better than each other one with some choice in the other trees."""
-    ordered = sorted(offered, key=lambda one: (one.added, one.tie))
-    best: list[_Offer] = []
-    for one in ordered:
-        if not any(better.mask & ~one.mask == 0 and _not_worse(better, one) for better in best):
-            best.append(one)
+def _without_dominated(offered: list[_Candidate]) -> list[_Candidate]:
+    """The candidates that are better than each other candidate with some choice in the other trees."""
+    ordered = sorted(offered, key=lambda candidate: (candidate.added, candidate.tie))
+    best: list[_Candidate] = []
+    for candidate in ordered:
+        if not any(better.mask & ~candidate.mask == 0 and _is_not_worse(better, candidate) for better in best):
+            best.append(candidate)
     return best
 
 
-def _not_worse(better: _Offer, one: _Offer) -> bool:
-    return better.added < one.added or better.tie < one.tie
+def _is_not_worse(better: _Candidate, candidate: _Candidate) -> bool:
+    return better.added < candidate.added or better.tie < candidate.tie

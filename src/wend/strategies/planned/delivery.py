@@ -50,12 +50,12 @@ class PlannedDelivery:
     def __init__(self) -> None:
         self._plan: Forwarding | None = None
         self._plans: dict[int, Forwarding] = {}
-        self._used: dict[int, Nanos] = {}
+        self._last_used_ns: dict[int, Nanos] = {}
         """By replaced plan: when a packet last used it."""
         self._schedulers: dict[tuple[PeerId, ...], ShareScheduler] = {}
         self._hops: dict[PlanLabel, Hops] = {}
         self._shortest: Hops | None = None
-        self._down: frozenset[Edge] = frozenset()
+        self._down_links: frozenset[Edge] = frozenset()
         self._failover_schedulers: dict[tuple[PeerId, ...], ShareScheduler | None] = {}
         """By receivers: the scheduler while these links are down; None if no planned route is left."""
 
@@ -63,7 +63,7 @@ class PlannedDelivery:
 
     def avoid(self, down: frozenset[Edge]) -> None:
         """Send nothing over links that are down."""
-        self._down = down
+        self._down_links = down
         self._failover_schedulers.clear()
         self.forget_routes()
 
@@ -73,7 +73,7 @@ class PlannedDelivery:
 
     def working_costs(self, view: View, without: tuple[PeerId, ...] = ()) -> paths.Costs:
         """The overlay without links that are down, and without those of this peer to some others."""
-        avoided = {*self._down, *(edge_of(view.me, peer) for peer in without)}
+        avoided = {*self._down_links, *(edge_of(view.me, peer) for peer in without)}
         costs = view.graph.costs
         if not avoided:
             return costs
@@ -94,8 +94,8 @@ class PlannedDelivery:
     def _adopt(self, now: Nanos, plan: "Forwarding", view: View) -> list[PluginEffect]:
         self._failover_schedulers.clear()
         if self._plan is not None:
-            self._used[self._plan.id] = now
-        self._used.pop(plan.id, None)
+            self._last_used_ns[self._plan.id] = now
+        self._last_used_ns.pop(plan.id, None)
         self._plan = self._plans[plan.id] = plan
         self._schedulers = {flow.receivers: ShareScheduler(flow.shares) for flow in plan.publishes(view.me)}
         return [Notice("plan-adopted", view.me), *self._set_timer()]
@@ -104,23 +104,23 @@ class PlannedDelivery:
         """Store a plan before anybody publishes by it."""
         self._plans[plan.id] = plan
         if plan is not self._plan and (self._plan is None or plan.id != self._plan.id):
-            self._used[plan.id] = now
+            self._last_used_ns[plan.id] = now
         return self._set_timer()
 
     def _abandon(self, now: Nanos) -> list[PluginEffect]:
         self._failover_schedulers.clear()
         if self._plan is not None:
-            self._used[self._plan.id] = now
+            self._last_used_ns[self._plan.id] = now
         self._plan, self._schedulers = None, {}
         return self._set_timer()
 
     def _set_timer(self) -> list[PluginEffect]:
-        return [Timer(min(self._used.values()) + LINGER_NS)] if self._used else []
+        return [Timer(min(self._last_used_ns.values()) + LINGER_NS)] if self._last_used_ns else []
 
     def forget_plans(self, now: Nanos) -> list[PluginEffect]:
         """Forget plans that no packet has used for a while."""
-        for number in [number for number, used in self._used.items() if used + LINGER_NS <= now]:
-            del self._used[number], self._plans[number]
+        for number in [number for number, used in self._last_used_ns.items() if used + LINGER_NS <= now]:
+            del self._last_used_ns[number], self._plans[number]
             self._hops = {label: hops for label, hops in self._hops.items() if label.plan != number}
         return self._set_timer()
 
@@ -128,78 +128,80 @@ class PlannedDelivery:
 
     def forward(self, now: Nanos, packet: Arrived, view: View) -> list[PluginEffect]:
         if packet.header is not None:
-            return self._along(now, packet, packet.header, view)
+            return self._forward_by_label(now, packet, packet.header, view)
         if packet.sender == view.me == packet.event.id.publisher and not packet.ranks and self._plan is not None:
             return self._publish(packet, self._plan, view)
-        return self._by_shortest(packet, packet.dests, view)
+        return self._forward_by_shortest(packet, packet.dests, view)
 
     def _publish(self, packet: Arrived, plan: "Forwarding", view: View) -> list[PluginEffect]:
         dests = packet.dests
         if dests not in self._schedulers:
-            return [Notice("unplanned", view.me), *self._by_shortest(packet, dests, view)]
-        scheduler = self._failover_scheduler(dests, plan, view) if self._down else self._schedulers[dests]
+            return [Notice("unplanned", view.me), *self._forward_by_shortest(packet, dests, view)]
+        scheduler = self._failover_scheduler(dests, plan, view) if self._down_links else self._schedulers[dests]
         if scheduler is None:
-            return [Notice("off-plan", view.me), *self._by_shortest(packet, dests, view)]
-        return self._by_plan(packet, plan, scheduler.next(), view)
+            return [Notice("off-plan", view.me), *self._forward_by_shortest(packet, dests, view)]
+        return self._forward_by_plan(packet, plan, scheduler.next(), view)
 
     def _failover_scheduler(self, dests: tuple[PeerId, ...], plan: "Forwarding", view: View) -> ShareScheduler | None:
         """The scheduler while links are down; None if no planned route is left."""
         if dests not in self._failover_schedulers:
             flow = next(each for each in plan.publishes(view.me) if each.receivers == dests)
-            shares = shares_without(plan, flow, self._down)
+            shares = shares_without(plan, flow, self._down_links)
             self._failover_schedulers[dests] = None if shares is None else ShareScheduler(shares)
         return self._failover_schedulers[dests]
 
-    def _by_plan(self, packet: Arrived, plan: "Forwarding", graph: int | None, view: View) -> list[PluginEffect]:
+    def _forward_by_plan(
+        self, packet: Arrived, plan: "Forwarding", graph: int | None, view: View
+    ) -> list[PluginEffect]:
         """Publish an event on a delivery graph; None: the plan does not admit it."""
-        hops = {} if graph is None else self._table(PlanLabel(plan.id, graph), plan, view)
+        hops = {} if graph is None else self._hops_of_label(PlanLabel(plan.id, graph), plan, view)
         served = {dest: hops[dest] for dest in packet.dests if self._can_send(hops.get(dest), view)}
         # a route for a failure leaves out receivers that the failure cuts off: the plan does not refuse those
-        admits = bool(self._down) and graph is not None
+        admits = bool(self._down_links) and graph is not None
         refused = () if admits else tuple([dest for dest in packet.dests if dest not in hops])
         effects = self._forward(packet, served, PlanLabel(plan.id, graph or 0))
         if refused:
             effects.append(Drop(packet.event.id, refused, REFUSED))
         if len(served) + len(refused) < len(packet.dests):
-            astray = tuple([dest for dest in packet.dests if dest not in refused and dest not in served])
-            effects += [Notice("off-plan", view.me), *self._by_shortest(packet, astray, view)]
+            unrouted = tuple([dest for dest in packet.dests if dest not in refused and dest not in served])
+            effects += [Notice("off-plan", view.me), *self._forward_by_shortest(packet, unrouted, view)]
         return effects
 
-    def _along(self, now: Nanos, packet: Arrived, label: PlanLabel, view: View) -> list[PluginEffect]:
+    def _forward_by_label(self, now: Nanos, packet: Arrived, label: PlanLabel, view: View) -> list[PluginEffect]:
         plan = self._plans.get(label.plan)
-        if label.plan in self._used:
-            self._used[label.plan] = now
-        hops = {} if plan is None else self._table(label, plan, view)
+        if label.plan in self._last_used_ns:
+            self._last_used_ns[label.plan] = now
+        hops = {} if plan is None else self._hops_of_label(label, plan, view)
         served = {dest: hops[dest] for dest in packet.dests if self._can_send(hops.get(dest), view)}
         effects = self._forward(packet, served, label)
-        astray = tuple([dest for dest in packet.dests if dest not in served])
-        if astray:
+        unrouted = tuple([dest for dest in packet.dests if dest not in served])
+        if unrouted:
             effects.append(Notice("unknown-plan" if plan is None else "off-plan", view.me))
-            effects += self._by_shortest(packet, astray, view)
+            effects += self._forward_by_shortest(packet, unrouted, view)
         return effects
 
     def _can_send(self, hop: PeerId | None, view: View) -> bool:
         """Whether a packet can go over the link to this next hop."""
         if hop is None or hop not in view.links:
             return False
-        return not self._down or edge_of(view.me, hop) not in self._down
+        return not self._down_links or edge_of(view.me, hop) not in self._down_links
 
-    def _by_shortest(self, packet: Arrived, dests: tuple[PeerId, ...], view: View) -> list[PluginEffect]:
+    def _forward_by_shortest(self, packet: Arrived, dests: tuple[PeerId, ...], view: View) -> list[PluginEffect]:
         if self._shortest is None:
-            _, parent = paths.tree(self.working_costs(view), view.me)
-            self._shortest = {dest: paths.walk(parent, view.me, dest)[1] for dest in parent}
+            _, parent = paths.shortest_path_tree(self.working_costs(view), view.me)
+            self._shortest = {dest: paths.path_in_tree(parent, view.me, dest)[1] for dest in parent}
         if view.me in packet.path:  # it came back: an ACK of the earlier copy must not settle this one
             ranks = tuple([fork(rank, view.me) for rank in packet.ranks or (0,) * len(packet.dests)])
             header = packet.header
             packet = Arrived(packet.sender, packet.event, packet.born_ns, packet.dests, packet.path, header, ranks)
-        is_looping = len(packet.path) > CIRCLES * len(view.graph.costs)
-        next_hops = {} if is_looping else {d: self._shortest[d] for d in dests if self._shortest.get(d) in view.links}
+        is_in_loop = len(packet.path) > CIRCLES * len(view.graph.costs)
+        next_hops = {} if is_in_loop else {d: self._shortest[d] for d in dests if self._shortest.get(d) in view.links}
         effects = self._forward(packet, next_hops, None)
         stuck = tuple([dest for dest in dests if dest not in next_hops])
         if stuck:
             ranks = subset(stuck, packet.dests, packet.ranks)
             effects.append(
-                GiveUp(packet.event, packet.born_ns, stuck, "routing-loop" if is_looping else "no-next-hop", ranks)
+                GiveUp(packet.event, packet.born_ns, stuck, "routing-loop" if is_in_loop else "no-next-hop", ranks)
             )
         return effects
 
@@ -215,7 +217,7 @@ class PlannedDelivery:
             effects.append(Forward(hop, packet.event, packet.born_ns, dests, packet.path, label, ranks))
         return effects
 
-    def _table(self, label: PlanLabel, plan: "Forwarding", view: View) -> "Hops":
+    def _hops_of_label(self, label: PlanLabel, plan: "Forwarding", view: View) -> "Hops":
         hops = self._hops.get(label)
         if hops is None:
             hops = plan.hops(view.me, label.graph)

@@ -14,10 +14,8 @@ Receivers that no route reaches wait for a retry if persistence is on. Otherwise
 
 from typing import Any, ClassVar
 
-import msgspec
-
 from wend.model.events import PeerId
-from wend.model.units import MS, Nanos
+from wend.model.units import Nanos
 from wend.protocol.plugins import (
     LINK_STATE,
     Arrived,
@@ -28,89 +26,20 @@ from wend.protocol.plugins import (
     GiveUp,
     Heard,
     LinkChanged,
-    LinkView,
     Needs,
     Notice,
     PeerConfig,
     Planned,
     PluginEffect,
     PluginInput,
-    Refuse,
     Routing,
-    Tell,
-    Timer,
     View,
     fork,
 )
 from wend.strategies.planned.delivery import PlanLabel, PlannedDelivery
-from wend.strategies.planned.shares import Edge, edge_of
+from wend.strategies.planned.link_outages import FailedLinks, LinkOutages
+from wend.strategies.planned.shares import Edge
 from wend.topology import paths
-
-CHECK_NS: Nanos = 200 * MS
-"""How often a peer checks whether a link of its own that was down works again."""
-MAX_DOWN = 1024
-"""The most links that a peer may say are down."""
-
-
-class LinkOutages(msgspec.Struct, frozen=True, gc=False, tag="o"):
-    """The neighbours that a peer cannot reach; flooded."""
-
-    origin: PeerId
-    version: tuple[int, int]
-    """Incarnation and count of changes; a higher one replaces a lower one."""
-    down: tuple[PeerId, ...]
-
-
-class FailedLinks:
-    """The links that are down, as far as this peer knows. Both ends of a link flood its failure."""
-
-    def __init__(self, me: PeerId, incarnation: int) -> None:
-        self.down: frozenset[Edge] = frozenset()
-        self._own = LinkOutages(me, (incarnation, 0), ())
-        self._others: dict[PeerId, LinkOutages] = {}
-        """By origin: the last message."""
-        self._has_timer = False
-        """Whether a timer is set to check the links."""
-
-    def link_changed(self, now: Nanos, event: LinkChanged, view: View) -> list[PluginEffect]:
-        effects: list[PluginEffect] = []
-        if event.up and event.fresh:
-            known = [self._own, *(self._others[origin] for origin in sorted(self._others))]
-            effects += [Tell(event.peer, ("o", each.origin), each) for each in known]
-        others = set(self._own.down) - {event.peer}
-        return [*effects, *self._announce(now, others if event.up else {*others, event.peer}, view)]
-
-    def check_links(self, now: Nanos, view: View) -> list[PluginEffect]:
-        """Check whether links that were down work again. An ACK may show it, and no event reports that."""
-        self._has_timer = False
-        working = {peer for peer in self._own.down if peer in view.links and _works(view.links[peer])}
-        return self._announce(now, set(self._own.down) - working, view)
-
-    def _announce(self, now: Nanos, down: set[PeerId], view: View) -> list[PluginEffect]:
-        """Flood the links of this peer that are down, if they have changed. Set a timer while some are down."""
-        own_down = tuple(sorted(down & view.links.keys()))[:MAX_DOWN]
-        timer: list[PluginEffect] = [] if self._has_timer or not own_down else [Timer(now + CHECK_NS, "links")]
-        self._has_timer = self._has_timer or bool(own_down)
-        if own_down == self._own.down:
-            return timer
-        incarnation, count = self._own.version
-        self._own = LinkOutages(view.me, (incarnation, count + 1), own_down)
-        self._update()
-        return [*(Tell(peer, ("o", view.me), self._own) for peer in view.neighbours), *timer]
-
-    def hear(self, sender: PeerId, outages: LinkOutages, view: View) -> list[PluginEffect]:
-        if len(outages.down) > MAX_DOWN:
-            return [Refuse(sender, "invalid-news")]
-        former = self._others.get(outages.origin)
-        if outages.origin == view.me or (former is not None and former.version >= outages.version):
-            return []
-        self._others[outages.origin] = outages
-        self._update()
-        return [Tell(peer, ("o", outages.origin), outages) for peer in view.neighbours if peer != sender]
-
-    def _update(self) -> None:
-        latest = (self._own, *self._others.values())
-        self.down = frozenset(edge_of(each.origin, peer) for each in latest for peer in each.down)
 
 
 class FailoverRouting(Routing):
@@ -149,9 +78,9 @@ class FailoverRouting(Routing):
         former = self._outages.down
         match event:
             case LinkChanged():
-                effects = self._outages.link_changed(now, event, view)
+                effects = self._outages.on_link_changed(now, event, view)
             case Heard(sender, message):
-                effects = self._outages.hear(sender, message, view)
+                effects = self._outages.on_outages(sender, message, view)
             case Due():
                 effects = self._outages.check_links(now, view)
         if self._outages.down != former:
@@ -161,10 +90,10 @@ class FailoverRouting(Routing):
     def _detour(self, failed: Forward, view: View) -> list[PluginEffect]:
         """Send a packet that a neighbour did not acknowledge over the shortest route without it."""
         tried = (*failed.tried, failed.peer)
-        _, parent = paths.tree(self._delivery.working_costs(view, tried), view.me)
+        _, parent = paths.shortest_path_tree(self._delivery.working_costs(view, tried), view.me)
         groups: dict[PeerId, list[PeerId]] = {}
         for dest in failed.dests:
-            route = paths.walk(parent, view.me, dest) if dest in parent else ()
+            route = paths.path_in_tree(parent, view.me, dest) if dest in parent else ()
             groups.setdefault(route[1] if len(route) > 1 and route[1] in view.links else view.me, []).append(dest)
         ranks = dict(zip(failed.dests, failed.ranks or (0,) * len(failed.dests), strict=True))
         effects: list[PluginEffect] = [Notice("reroute", failed.peer)]
@@ -177,7 +106,3 @@ class FailoverRouting(Routing):
             new = tuple(fork(ranks[dest], view.me) for dest in dests)
             effects.append(Forward(hop, failed.event, failed.born_ns, dests, failed.path, None, new, tried))
         return effects
-
-
-def _works(link: LinkView) -> bool:
-    return link.is_up and link.heard_by_neighbour

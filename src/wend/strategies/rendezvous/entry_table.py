@@ -11,14 +11,14 @@ from wend.model.errors import FilterError
 from wend.model.events import Event, PeerId
 from wend.model.units import Nanos
 from wend.protocol.plugins import Refuse
-from wend.strategies.rendezvous.regions import home_of, meets
+from wend.strategies.rendezvous.regions import filter_region, meets
 from wend.strategies.ring.key_based import Entry, EntryId
 
 
 @lru_cache(1 << 14)
 def _cells_at_home(text: str) -> list[Interval]:
     """The cells of an entry; cached, because in a simulation the owner and the replicas ask in turn."""
-    return home_of(parse(text))[1]
+    return filter_region(parse(text))[1]
 
 
 @lru_cache(1 << 16)

@@ -16,7 +16,7 @@ from wend.strategies.ring.key_based import HOP_TRIES, Entry, EntryId
 UNKNOWN_OWNER: PeerId = -1
 
 
-class OfRegion(msgspec.Struct, frozen=True, gc=False):
+class RegionMessage(msgspec.Struct, frozen=True, gc=False):
     """A message about a region."""
 
     name: str
@@ -27,7 +27,7 @@ class OfRegion(msgspec.Struct, frozen=True, gc=False):
         return self.name, self.code
 
 
-class PlaceEntries(OfRegion, frozen=True, gc=False, tag="rp"):
+class PlaceEntries(RegionMessage, frozen=True, gc=False, tag="rp"):
     """To the owner of a region: these entries belong there."""
 
     entries: tuple[Entry, ...]
@@ -36,14 +36,14 @@ class PlaceEntries(OfRegion, frozen=True, gc=False, tag="rp"):
     hops: int = 0
 
 
-class RemoveEntries(OfRegion, frozen=True, gc=False, tag="rx"):
+class RemoveEntries(RegionMessage, frozen=True, gc=False, tag="rx"):
     """To the owner of a region: these entries are gone."""
 
     ids: tuple[EntryId, ...]
     hops: int = 0
 
 
-class RenewEntries(OfRegion, frozen=True, gc=False, tag="rr"):
+class RenewEntries(RegionMessage, frozen=True, gc=False, tag="rr"):
     """To the owner of a region: the entries of this peer, which have this digest, are still valid. If the owner's
     digest differs, it asks for all of them."""
 
@@ -54,23 +54,24 @@ class RenewEntries(OfRegion, frozen=True, gc=False, tag="rr"):
     """If positive, the peer has stopped and will be back within this time. Until then its entries live."""
 
 
-class TellEntries(OfRegion, frozen=True, gc=False, tag="rt"):
+class RequestEntries(RegionMessage, frozen=True, gc=False, tag="rt"):
     """From the owner of a region: place all entries again that belong there."""
 
 
-class RegionsAre(OfRegion, frozen=True, gc=False, tag="ri"):
-    """From the owner of a region: the regions at its place, each with its owner or -1. The receiver remembers them."""
+class RegionOwners(RegionMessage, frozen=True, gc=False, tag="ri"):
+    """From the owner of a region: the regions that exist in its place, each with its owner or -1. The receiver
+    remembers them."""
 
     regions: tuple[tuple[str, PeerId], ...]
 
 
-class HalfIsActive(OfRegion, frozen=True, gc=False, tag="rh"):
-    """To the owner of a region, with every beacon: it is split, because its half of this code is active."""
+class ActiveHalf(RegionMessage, frozen=True, gc=False, tag="rh"):
+    """To the owner of a region, with every beacon: the sender owns an active half of it, so the region is split."""
 
     hops: int = 0
 
 
-class MatchEvent(OfRegion, frozen=True, gc=False, tag="rm"):
+class MatchEvent(RegionMessage, frozen=True, gc=False, tag="rm"):
     """To the owner of a region: send this event to the subscribers whose entries match."""
 
     event: Event
@@ -93,19 +94,19 @@ class NotifyPeer(msgspec.Struct, frozen=True, gc=False, tag="rn"):
     """If the event is stored: the name and code of the region whose owner waits for `Reached`."""
 
 
-class Reached(OfRegion, frozen=True, gc=False, tag="rg"):
+class Reached(RegionMessage, frozen=True, gc=False, tag="rg"):
     """To the owner of a region: the sender has delivered or stored this event."""
 
     id: EventId
 
 
-class EventSettled(OfRegion, frozen=True, gc=False, tag="rs"):
+class EventSettled(RegionMessage, frozen=True, gc=False, tag="rs"):
     """To the publisher's peer: all subscribers of this region have the event."""
 
     id: EventId
 
 
-class CopyEntries(OfRegion, frozen=True, gc=False, tag="rc"):
+class CopyEntries(RegionMessage, frozen=True, gc=False, tag="rc"):
     """To a replica of a region: the entries that were added, and those that were removed."""
 
     added: tuple[Entry, ...]
@@ -113,7 +114,7 @@ class CopyEntries(OfRegion, frozen=True, gc=False, tag="rc"):
     split: bool = False
 
 
-class RenewCopy(OfRegion, frozen=True, gc=False, tag="rk"):
+class RenewCopy(RegionMessage, frozen=True, gc=False, tag="rk"):
     """To a replica of a region, with every beacon: the digest of all its entries. If the replica's digest differs, it
     asks for all entries."""
 
@@ -123,7 +124,7 @@ class RenewCopy(OfRegion, frozen=True, gc=False, tag="rk"):
     """The peers that have stopped, and how long their entries live."""
 
 
-class TellCopy(OfRegion, frozen=True, gc=False, tag="rq"):
+class RequestCopy(RegionMessage, frozen=True, gc=False, tag="rq"):
     """From a replica: send all entries of the region."""
 
 
@@ -136,14 +137,14 @@ class StoredEvent(msgspec.Struct, frozen=True, gc=False, tag="re"):
     born_ns: Nanos = 0
 
 
-class AskTrip(msgspec.Struct, frozen=True, gc=False, tag="ra"):
+class TripRequest(msgspec.Struct, frozen=True, gc=False, tag="ra"):
     """Asks for an answer at once: the sender measures the round trip to know the age of an event from the receiver."""
 
     number: int
 
 
-class AnswerTrip(msgspec.Struct, frozen=True, gc=False, tag="rA"):
-    """The answer to `AskTrip`, with its number."""
+class TripReply(msgspec.Struct, frozen=True, gc=False, tag="rA"):
+    """The answer to `TripRequest`, with its number."""
 
     number: int
 
@@ -152,7 +153,7 @@ class ToPeer(NamedTuple):
     """Send a message to a peer. If it is this peer itself, the message takes effect at once."""
 
     peer: PeerId
-    message: TellEntries | RegionsAre | CopyEntries | RenewCopy | TellCopy | NotifyPeer | EventSettled
+    message: RequestEntries | RegionOwners | CopyEntries | RenewCopy | RequestCopy | NotifyPeer | EventSettled
     tries: int = HOP_TRIES
 
 
@@ -162,9 +163,9 @@ class PeerReturned(NamedTuple):
     peer: PeerId
 
 
-RegionMessage = PlaceEntries | RemoveEntries | RenewEntries | HalfIsActive
+OwnerMessage = PlaceEntries | RemoveEntries | RenewEntries | ActiveHalf
 """For the owner of the region that the message names."""
-Output = RegionMessage | MatchEvent | CopyEntries | RenewCopy | ToPeer | PeerReturned | PluginEffect
+Output = OwnerMessage | MatchEvent | CopyEntries | RenewCopy | ToPeer | PeerReturned | PluginEffect
 """An output of a part. A `MatchEvent` goes to the owner of its region, `CopyEntries` and `RenewCopy` to the replicas of
 this peer's regions."""
 
@@ -172,17 +173,17 @@ RendezvousMessage = (
     PlaceEntries
     | RemoveEntries
     | RenewEntries
-    | TellEntries
-    | RegionsAre
-    | HalfIsActive
+    | RequestEntries
+    | RegionOwners
+    | ActiveHalf
     | MatchEvent
     | NotifyPeer
     | Reached
     | EventSettled
     | CopyEntries
     | RenewCopy
-    | TellCopy
+    | RequestCopy
     | StoredEvent
-    | AskTrip
-    | AnswerTrip
+    | TripRequest
+    | TripReply
 )

@@ -13,7 +13,7 @@ from wend.protocol.plugins import DeliverHere, Drop, Notice, Timer
 from wend.strategies.rendezvous.entry_table import EntryTable
 from wend.strategies.rendezvous.messages import EventSettled, MatchEvent, NotifyPeer, Output, ToPeer
 from wend.strategies.rendezvous.owned_regions import OwnedRegions
-from wend.strategies.rendezvous.regions import RegionId, cells_in, halves, meets
+from wend.strategies.rendezvous.regions import RegionId, event_cells, halves, meets
 from wend.strategies.rendezvous.stored_events import FIRST_WAIT_NS, LONGEST_WAIT_NS
 from wend.strategies.ring.bounded import Seen
 from wend.strategies.ring.key_based import LAST_TRIES
@@ -35,22 +35,26 @@ class RegionEvent(NamedTuple):
     def key(self) -> tuple[RegionId, EventId]:
         return self.region, self.event.id
 
+    def notification(self, now: Nanos) -> NotifyPeer:
+        """The message to a subscriber's peer that acknowledges the event."""
+        return NotifyPeer(self.event, now - self.born_ns, self.hops + 1, (), self.region)
+
 
 class SecondMatch(NamedTuple):
     """The next match of an event whose region may not have all entries yet."""
 
-    one: RegionEvent
+    region_event: RegionEvent
     notified: list[PeerId]
     time_ns: Nanos
 
 
-class Unsettled:
+class UnsettledEvent:
     """An event in a region, and the subscribers' peers that have not acknowledged it."""
 
-    __slots__ = ("_notified", "is_complete", "one", "tries", "until_ns", "waiting")
+    __slots__ = ("_notified", "is_complete", "region_event", "tries", "until_ns", "waiting")
 
-    def __init__(self, now: Nanos, one: RegionEvent, waiting: list[PeerId], is_complete: bool) -> None:
-        self.one = one
+    def __init__(self, now: Nanos, region_event: RegionEvent, waiting: list[PeerId], is_complete: bool) -> None:
+        self.region_event = region_event
         self.waiting = dict.fromkeys(waiting)
         self.is_complete = is_complete
         """Whether the region had all entries when the event was matched."""
@@ -59,7 +63,7 @@ class Unsettled:
         self.until_ns = now + FIRST_WAIT_NS
 
     @property
-    def is_done(self) -> bool:
+    def is_settled(self) -> bool:
         return self.is_complete and not self.waiting
 
     def without_notice(self, peers: list[PeerId]) -> list[PeerId]:
@@ -98,9 +102,9 @@ class Notifications:
         self._room = room
         self._matched = Seen()
         self._settled = Seen()
-        self._unsettled: dict[tuple[RegionId, EventId], Unsettled] = {}
+        self._unsettled: dict[tuple[RegionId, EventId], UnsettledEvent] = {}
         """Stored events that some subscriber's peer may lack."""
-        self._second: dict[tuple[RegionId, EventId], SecondMatch] = {}
+        self._second_matches: dict[tuple[RegionId, EventId], SecondMatch] = {}
 
     def __len__(self) -> int:
         """The number of events that are not settled."""
@@ -109,7 +113,7 @@ class Notifications:
     @property
     def is_busy(self) -> bool:
         """Whether some events need another try."""
-        return bool(self._unsettled or self._second)
+        return bool(self._unsettled or self._second_matches)
 
     # ---------------------------------------------------------------- matching
 
@@ -126,10 +130,10 @@ class Notifications:
                 subscribers = table.subscribers(event)
                 yield from self._owned.count_event(now, region, event)
                 yield from self.notify(now, subscribers, event, born_ns, message.hops)
-            unsure_until_ns = self._owned.unsure_until_ns
-            if now < unsure_until_ns:
-                one = RegionEvent(region, event, born_ns, message.hops)
-                self._second[one.key] = SecondMatch(one, subscribers, unsure_until_ns)
+            transit_until_ns = self._owned.transit_until_ns
+            if now < transit_until_ns:
+                region_event = RegionEvent(region, event, born_ns, message.hops)
+                self._second_matches[region_event.key] = SecondMatch(region_event, subscribers, transit_until_ns)
                 yield Timer(now + RETRY_NS, RETRY)
         else:
             yield Notice("duplicate", sender)
@@ -137,7 +141,7 @@ class Notifications:
     def match_halves(self, now: Nanos, message: MatchEvent, born_ns: Nanos) -> Iterator[Output]:
         """Pass an event on to the halves of a region that is split."""
         name, event = message.name, message.event
-        cells = cells_in(name, event)
+        cells = event_cells(name, event)
         for half in halves(message.code):
             if cells is not None and meets(half, [cells]):
                 yield MatchEvent(name, half, event, now - born_ns, message.hops, True, message.stored)
@@ -147,13 +151,15 @@ class Notifications:
     ) -> Iterator[Output]:
         """Match an event in place of an owner that does not answer. This peer has at most a copy of the entries, so it
         settles nothing: the publisher's peer asks again."""
-        one = RegionEvent(message.region, message.event, born_ns, message.hops)
-        if copy is None or copy.is_split or not self._matched.add(one.key):
+        region_event = RegionEvent(message.region, message.event, born_ns, message.hops)
+        if copy is None or copy.is_split or not self._matched.add(region_event.key):
             return
         if message.stored:
-            yield from self._notify_stored(now, one, copy.subscribers(one.event))
+            yield from self._notify_stored(now, region_event, copy.subscribers(region_event.event))
         else:
-            yield from self.notify(now, copy.subscribers(one.event), one.event, born_ns, one.hops)
+            yield from self.notify(
+                now, copy.subscribers(region_event.event), region_event.event, born_ns, region_event.hops
+            )
 
     def notify(self, now: Nanos, peers: list[PeerId], event: Event, born_ns: Nanos, hops: int) -> Iterator[Output]:
         """Send an event to its subscribers' peers. Above the fan-out limit some of them pass it on to others."""
@@ -169,21 +175,21 @@ class Notifications:
 
     # ---------------------------------------------------------------- stored events
 
-    def _match_stored(self, now: Nanos, one: RegionEvent, table: EntryTable | None) -> Iterator[Output]:
+    def _match_stored(self, now: Nanos, region_event: RegionEvent, table: EntryTable | None) -> Iterator[Output]:
         """Notify subscribers' peers until each has the event or has expired; then settle it."""
-        key, event = one.key, one.event
+        key, event = region_event.key, region_event.event
         if key in self._unsettled:
             return
         if key in self._settled:
             yield from self._settle(*key)
             return
         if self._matched.add(key) and table is not None:
-            yield from self._owned.count_event(now, one.region, event)
+            yield from self._owned.count_event(now, region_event.region, event)
         subscribers = [] if table is None else table.subscribers(event)
-        yield from self._notify_stored(now, one, subscribers)
+        yield from self._notify_stored(now, region_event, subscribers)
         waiting = self._others(subscribers, event)
-        unsettled = Unsettled(now, one, waiting, self._owned.is_complete(now, one.region))
-        if unsettled.is_done:
+        unsettled = UnsettledEvent(now, region_event, waiting, self._owned.is_complete(now, region_event.region))
+        if unsettled.is_settled:
             yield from self._settle(*key)
             return
         if len(self._unsettled) >= self._room:  # the publisher's peer still has it, and asks again
@@ -196,18 +202,18 @@ class Notifications:
         """The peers that answer when they have a stored event."""
         return [peer for peer in peers if peer not in (event.id.publisher, self._peer)]
 
-    def _notify_stored(self, now: Nanos, one: RegionEvent, peers: list[PeerId]) -> Iterator[Output]:
-        if self._peer in peers and one.event.id.publisher != self._peer:
-            yield DeliverHere(one.event, one.born_ns)
-        for peer in self._others(peers, one.event):
-            yield ToPeer(peer, NotifyPeer(one.event, now - one.born_ns, one.hops + 1, (), one.region))
+    def _notify_stored(self, now: Nanos, region_event: RegionEvent, peers: list[PeerId]) -> Iterator[Output]:
+        if self._peer in peers and region_event.event.id.publisher != self._peer:
+            yield DeliverHere(region_event.event, region_event.born_ns)
+        for peer in self._others(peers, region_event.event):
+            yield ToPeer(peer, region_event.notification(now))
 
     def on_reached(self, peer: PeerId, region: RegionId, id_: EventId) -> Iterator[Output]:
         """Record that a subscriber's peer has an event. Settle the event if no peer lacks it."""
         unsettled = self._unsettled.get((region, id_))
         if unsettled is not None:
             unsettled.waiting.pop(peer, None)
-            if unsettled.is_done:
+            if unsettled.is_settled:
                 yield from self._settle(region, id_)
 
     def _settle(self, region: RegionId, id_: EventId) -> Iterator[Output]:
@@ -218,7 +224,7 @@ class Notifications:
 
     # ---------------------------------------------------------------- retries
 
-    def hurry(self, now: Nanos, peer: PeerId) -> Iterator[Output]:
+    def retry_at_once(self, now: Nanos, peer: PeerId) -> Iterator[Output]:
         """Notify a peer that has returned without delay."""
         for unsettled in self._unsettled.values():
             if peer in unsettled.waiting:
@@ -227,9 +233,9 @@ class Notifications:
             yield Timer(now + RETRY_NS, RETRY)
 
     def retry(self, now: Nanos, owns: Callable[[RegionId], bool]) -> Iterator[Output]:
-        for key, second in list(self._second.items()):
+        for key, second in list(self._second_matches.items()):
             if second.time_ns <= now:
-                del self._second[key]
+                del self._second_matches[key]
                 yield from self._match_again(now, second)
         for key, unsettled in list(self._unsettled.items()):
             table = self._owned.tables.get(key[0])
@@ -240,7 +246,7 @@ class Notifications:
 
     def _match_again(self, now: Nanos, second: SecondMatch) -> Iterator[Output]:
         """Notify the subscribers' peers whose entries arrived after the event."""
-        region, event, born_ns, hops = second.one
+        region, event, born_ns, hops = second.region_event
         table = self._owned.tables.get(region)
         if table is not None and table.is_split:
             yield from self.match_halves(now, MatchEvent(*region, event, 0, hops), born_ns)
@@ -248,19 +254,19 @@ class Notifications:
             late = [peer for peer in table.subscribers(event) if peer not in second.notified]
             yield from self.notify(now, late, event, born_ns, hops)
 
-    def _retry_unsettled(self, now: Nanos, table: EntryTable | None, unsettled: Unsettled) -> Iterator[Output]:
+    def _retry_unsettled(self, now: Nanos, table: EntryTable | None, unsettled: UnsettledEvent) -> Iterator[Output]:
         """Notify the peers that have not answered, and those whose entries came after the event."""
-        one = unsettled.one
+        region_event = unsettled.region_event
         if not unsettled.is_complete:
-            late = [] if table is None else unsettled.without_notice(table.subscribers(one.event))
-            yield from self._notify_stored(now, one, late)
-            unsettled.add(self._others(late, one.event), self._owned.is_complete(now, one.region))
+            late = [] if table is None else unsettled.without_notice(table.subscribers(region_event.event))
+            yield from self._notify_stored(now, region_event, late)
+            unsettled.add(self._others(late, region_event.event), self._owned.is_complete(now, region_event.region))
         if unsettled.is_complete:
             expired = unsettled.remove_expired(() if table is None else table.expires)
             if expired:
-                yield Drop(one.event.id, expired, "no-reconnect")
-        if unsettled.is_done:
-            yield from self._settle(*one.key)
+                yield Drop(region_event.event.id, expired, "no-reconnect")
+        if unsettled.is_settled:
+            yield from self._settle(*region_event.key)
             return
         for peer in unsettled.due(now):
-            yield ToPeer(peer, NotifyPeer(one.event, now - one.born_ns, one.hops + 1, (), one.region))
+            yield ToPeer(peer, region_event.notification(now))

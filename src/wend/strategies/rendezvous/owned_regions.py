@@ -13,25 +13,25 @@ from wend.protocol.plugins import Refuse, Timer
 from wend.strategies.rendezvous.entry_table import EntryTable
 from wend.strategies.rendezvous.messages import (
     UNKNOWN_OWNER,
+    ActiveHalf,
     CopyEntries,
-    HalfIsActive,
     Output,
+    OwnerMessage,
     PeerReturned,
     PlaceEntries,
-    RegionMessage,
-    RegionsAre,
+    RegionOwners,
     RemoveEntries,
     RenewCopy,
     RenewEntries,
-    TellEntries,
+    RequestEntries,
     ToPeer,
 )
-from wend.strategies.rendezvous.regions import RegionId, can_split, cells_in, halves, place
+from wend.strategies.rendezvous.regions import RegionId, can_split, event_cells, halves, key_text
 from wend.strategies.rendezvous.settings import RendezvousSettings
 from wend.strategies.ring.bounded import batches
 from wend.strategies.ring.key_based import LAST_TRIES, Entry
 
-UNSURE_NS: Nanos = 2 * SECOND
+TRANSIT_NS: Nanos = 2 * SECOND
 """After its neighbours on the ring change, entries may be in transit to a peer for this time plus two round trips."""
 LOAD_CHECK_NS: Nanos = 5 * SECOND
 LOAD_CHECK = "look"
@@ -70,7 +70,7 @@ class OwnedRegions:
         self._settings = settings
         self.tables: dict[RegionId, EntryTable] = {}
         self._loads: dict[RegionId, Load] = {}
-        self.unsure_until_ns: Nanos = 0
+        self.transit_until_ns: Nanos = 0
         """Until when entries may be in transit from the former owners."""
         self._complete_ns: Nanos = 0
         """When every subscriber's peer has renewed its entries here. Until then some may be missing, because the former
@@ -80,13 +80,13 @@ class OwnedRegions:
 
     def sizes(self) -> dict[str, int]:
         tables, loads = sorted(self.tables.items()), sorted(self._loads.items())
-        entries = {f"entries/{place(region)}": len(table) for region, table in tables if len(table)}
-        return {**entries, **{f"events/{place(region)}": load.events for region, load in loads if load.events}}
+        entries = {f"entries/{key_text(region)}": len(table) for region, table in tables if len(table)}
+        return {**entries, **{f"events/{key_text(region)}": load.events for region, load in loads if load.events}}
 
     def expect_entries(self, now: Nanos, round_trip_ns: Nanos) -> None:
         """Expect entries from former owners, because this peer may own other regions now."""
-        self.unsure_until_ns = now + UNSURE_NS + 2 * round_trip_ns
-        self._complete_ns = self.unsure_until_ns + self._settings.beacon_ns
+        self.transit_until_ns = now + TRANSIT_NS + 2 * round_trip_ns
+        self._complete_ns = self.transit_until_ns + self._settings.beacon_ns
 
     def is_complete(self, now: Nanos, region: RegionId) -> bool:
         """Whether a region of this peer has the entries of all live peers."""
@@ -95,32 +95,32 @@ class OwnedRegions:
 
     # ---------------------------------------------------------------- messages for the owner
 
-    def handle(self, now: Nanos, sender: PeerId, message: RegionMessage) -> Iterator[Output]:
+    def handle(self, now: Nanos, sender: PeerId, message: OwnerMessage) -> Iterator[Output]:
         """Handle a message at the owner of its region."""
         region = message.region
         match message:
             case RemoveEntries():
                 yield from self._remove(message)
-            case HalfIsActive():
-                yield from self._open(now, region)
+            case ActiveHalf():
+                yield from self._create(now, region)
                 if not self.tables[region].is_split:
                     yield from self._split(region)
             case PlaceEntries():
-                yield from self._open(now, region)
+                yield from self._create(now, region)
                 yield from self._add(now, sender, message)
             case RenewEntries():
-                yield from self._open(now, region)
+                yield from self._create(now, region)
                 yield from self._mark_away(now, message) if message.away_ns > 0 else self._renew(now, message)
 
-    def _open(self, now: Nanos, region: RegionId) -> Iterator[Output]:
+    def _create(self, now: Nanos, region: RegionId) -> Iterator[Output]:
         """Create a region if it is new here. If it is a half of another region, inform that region's owner, which may
         be new, too."""
         if region not in self.tables:
             table = self.tables[region] = EntryTable()
             name, code = region
             if code:
-                table.complete_ns = now + UNSURE_NS + self._settings.beacon_ns
-                yield HalfIsActive(name, code[:-1])
+                table.complete_ns = now + TRANSIT_NS + self._settings.beacon_ns
+                yield ActiveHalf(name, code[:-1])
 
     def _add(self, now: Nanos, sender: PeerId, message: PlaceEntries) -> Iterator[Output]:
         region = message.region
@@ -169,7 +169,7 @@ class OwnedRegions:
         if table.digest_of(peer) == message.digest:
             table.expires[peer] = now + self._settings.expiry_ns
         else:
-            yield ToPeer(peer, TellEntries(*region), LAST_TRIES)
+            yield ToPeer(peer, RequestEntries(*region), LAST_TRIES)
 
     def _mark_away(self, now: Nanos, message: RenewEntries) -> Iterator[Output]:
         """Let the entries of a peer that has stopped live until it is back."""
@@ -196,7 +196,7 @@ class OwnedRegions:
         regions: tuple[tuple[str, PeerId], ...] = ((code, self._peer),)
         if table is not None and table.is_split:
             regions = tuple((half, UNKNOWN_OWNER) for half in halves(code))
-        yield ToPeer(peer, RegionsAre(name, code, regions))
+        yield ToPeer(peer, RegionOwners(name, code, regions))
 
     # ---------------------------------------------------------------- splitting
 
@@ -206,7 +206,7 @@ class OwnedRegions:
         load = self._loads.get(region)
         if load is None:
             load = self._loads[region] = Load(now)
-        cells = cells_in(region[0], event)
+        cells = event_cells(region[0], event)
         if cells is not None:
             load.count(cells, event.id.publisher)
         return (Timer(now + LOAD_CHECK_NS, LOAD_CHECK),) if is_first else ()
@@ -258,7 +258,7 @@ class OwnedRegions:
                 yield CopyEntries(*region, (), expired)
             name, code = region
             if code:
-                yield HalfIsActive(name, code[:-1])
+                yield ActiveHalf(name, code[:-1])
             elif not table.entries and not table.is_split:
                 del self.tables[region]
 

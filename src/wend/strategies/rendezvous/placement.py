@@ -12,8 +12,8 @@ from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.strategies.rendezvous.directory import RegionDirectory
 from wend.strategies.rendezvous.entry_table import digest
-from wend.strategies.rendezvous.messages import PlaceEntries, RegionMessage, RemoveEntries, RenewEntries
-from wend.strategies.rendezvous.regions import RegionId, home_of
+from wend.strategies.rendezvous.messages import OwnerMessage, PlaceEntries, RemoveEntries, RenewEntries
+from wend.strategies.rendezvous.regions import RegionId, filter_region
 from wend.strategies.ring.bounded import batches
 from wend.strategies.ring.key_based import Entry, EntryId
 
@@ -32,8 +32,8 @@ class EntryPlacement:
         """The names of the regions that have entries of this peer."""
         return {name for name, _ in self._placed}
 
-    def add(self, entry: Entry, filter_: Filter) -> Iterator[RegionMessage]:
-        name, cells = home_of(filter_)
+    def add(self, entry: Entry, filter_: Filter) -> Iterator[OwnerMessage]:
+        name, cells = filter_region(filter_)
         self._homes[entry.id] = (entry, name, cells)
         for code in self._directory.codes(name, cells):
             entries = self._placed.setdefault((name, code), {})
@@ -41,7 +41,7 @@ class EntryPlacement:
                 entries[entry.id] = entry
                 yield PlaceEntries(name, code, (entry,), self._peer)
 
-    def remove(self, id_: EntryId) -> Iterator[RegionMessage]:
+    def remove(self, id_: EntryId) -> Iterator[OwnerMessage]:
         _, home, _ = self._homes.pop(id_)
         for (name, code), entries in list(self._placed.items()):
             if name == home and entries.pop(id_, None) is not None:
@@ -49,7 +49,7 @@ class EntryPlacement:
                 if not entries:
                     del self._placed[name, code]
 
-    def move(self, name: str) -> Iterator[RegionMessage]:
+    def move(self, name: str) -> Iterator[OwnerMessage]:
         """Follow a change of the regions of this name. Their owners have passed on this peer's entries. Renew them in
         the new regions at once, since these may have split in turn."""
         former = {region: entries for region, entries in self._placed.items() if region[0] == name}
@@ -64,12 +64,12 @@ class EntryPlacement:
             if entries is not None:
                 yield RenewEntries(*region, self._peer, digest(entries.values()))
 
-    def renew(self, away_ns: Nanos = 0) -> Iterator[RegionMessage]:
+    def renew(self, away_ns: Nanos = 0) -> Iterator[OwnerMessage]:
         """Renew all entries; if this peer stops, for the time that it will be away."""
         for (name, code), entries in list(self._placed.items()):
             yield RenewEntries(name, code, self._peer, digest(entries.values()), 0, away_ns)
 
-    def place_again(self, region: RegionId) -> Iterator[RegionMessage]:
+    def place_again(self, region: RegionId) -> Iterator[OwnerMessage]:
         """Send all entries of a region again: its owner lacks some."""
         for batch in batches(list(self._placed.get(region, {}).values())):
             yield PlaceEntries(*region, batch, self._peer)

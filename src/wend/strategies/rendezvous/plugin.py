@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from wend.matching.filters import Filter
 from wend.matching.order_cells import Interval
 from wend.model.events import Event, EventId, PeerId
-from wend.model.keys import distance, key_of, node_id
+from wend.model.keys import distance, make_key, node_id
 from wend.model.settings import Settings
 from wend.model.units import Nanos
 from wend.protocol.plugins import (
@@ -41,32 +41,32 @@ from wend.protocol.plugins import (
 from wend.strategies.rendezvous.directory import RegionDirectory
 from wend.strategies.rendezvous.messages import (
     UNKNOWN_OWNER,
-    AnswerTrip,
-    AskTrip,
+    ActiveHalf,
     CopyEntries,
     EventSettled,
-    HalfIsActive,
     MatchEvent,
     NotifyPeer,
     Output,
+    OwnerMessage,
     PeerReturned,
     PlaceEntries,
     Reached,
-    RegionMessage,
-    RegionsAre,
+    RegionOwners,
     RemoveEntries,
     RendezvousMessage,
     RenewCopy,
     RenewEntries,
+    RequestCopy,
+    RequestEntries,
     StoredEvent,
-    TellCopy,
-    TellEntries,
     ToPeer,
+    TripReply,
+    TripRequest,
 )
 from wend.strategies.rendezvous.notifications import RETRY, RETRY_NS, Notifications
 from wend.strategies.rendezvous.owned_regions import LOAD_CHECK, OwnedRegions
 from wend.strategies.rendezvous.placement import EntryPlacement
-from wend.strategies.rendezvous.regions import RegionId, is_valid, names_of, place
+from wend.strategies.rendezvous.regions import RegionId, event_regions, is_valid, key_text
 from wend.strategies.rendezvous.replicas import RegionReplicas, hand_over
 from wend.strategies.rendezvous.round_trips import TRIPS, EventMessage, OwnerRoundTrips
 from wend.strategies.rendezvous.settings import RendezvousSettings
@@ -156,9 +156,9 @@ class Rendezvous(KeyBasedInterest):
                 self._on_event_message(now, sender, message)
             case Reached(name, code, id_):
                 self._carry_out(now, self._notifications.on_reached(sender, (name, code), id_))
-            case AskTrip(number):
-                self.out.append(SendTo(sender, AnswerTrip(number)))
-            case AnswerTrip(number):
+            case TripRequest(number):
+                self.out.append(SendTo(sender, TripReply(number)))
+            case TripReply(number):
                 for arrived_ns, event in self._round_trips.measure(now, sender, number):
                     trip = self._round_trips.trip_ns(now, sender) or 0
                     self._accept(now, sender, event, arrived_ns - max(0, event.age_ns) - trip // 2)
@@ -177,16 +177,16 @@ class Rendezvous(KeyBasedInterest):
         """Handle a message about the entries of a region."""
         region = message.region
         match message:
-            case PlaceEntries() | RemoveEntries() | RenewEntries() | HalfIsActive():
+            case PlaceEntries() | RemoveEntries() | RenewEntries() | ActiveHalf():
                 if self._owns(region):
                     self._carry_out(now, self._owned.handle(now, sender, message))
                 else:
                     self._send_to_owner(now, message)
-            case RegionsAre():
+            case RegionOwners():
                 self._check_regions(now, sender, message)
-            case TellEntries():
+            case RequestEntries():
                 self._carry_out(now, self._placement.place_again(region))
-            case TellCopy():
+            case RequestCopy():
                 self._carry_out(now, self._owned.copy_to(sender, region))
             case CopyEntries() if region in self._owned.tables:
                 self.out += self._owned.merge(now, sender, message)
@@ -200,7 +200,7 @@ class Rendezvous(KeyBasedInterest):
     def on_undelivered(self, now: Nanos, peer: PeerId, message: Any) -> None:
         self.directory.forget(peer)
         match message:
-            case PlaceEntries() | RemoveEntries() | RenewEntries() | HalfIsActive():
+            case PlaceEntries() | RemoveEntries() | RenewEntries() | ActiveHalf():
                 self.out.append(Notice("reroute", peer))
                 self._send_to_owner(now, message, (peer,))
             case MatchEvent():
@@ -240,31 +240,31 @@ class Rendezvous(KeyBasedInterest):
                     if output.peer != self.me:
                         self.send(output.peer, output.message, output.tries)
                     else:
-                        self._take_effect(now, output.message)
-                case PlaceEntries() | RemoveEntries() | RenewEntries() | HalfIsActive():
+                        self._handle_own(now, output.message)
+                case PlaceEntries() | RemoveEntries() | RenewEntries() | ActiveHalf():
                     self._send_to_owner(now, output)
                 case CopyEntries() | RenewCopy():
                     self._carry_out(now, self._replicas.share(output))
                 case MatchEvent():
                     self._match(now, self.me, output, now - output.age_ns)
                 case PeerReturned(peer):
-                    self._carry_out(now, self._notifications.hurry(now, peer))
+                    self._carry_out(now, self._notifications.retry_at_once(now, peer))
                 case Timer(_, "retry"):
                     self._retry_later(now)
                 case _:
                     self.out.append(output)
 
-    def _take_effect(self, now: Nanos, message: Any) -> None:
+    def _handle_own(self, now: Nanos, message: Any) -> None:
         """Handle a message of a part of this peer to the peer itself."""
         match message:
-            case RegionsAre():
+            case RegionOwners():
                 self._learn(now, message.name, message.regions)
             case EventSettled(name, code, id_):
                 self._release(id_, name, code)
-            case TellEntries(name, code):
+            case RequestEntries(name, code):
                 self._carry_out(now, self._placement.place_again((name, code)))
 
-    def _send_to_owner(self, now: Nanos, message: RegionMessage, avoid: tuple[PeerId, ...] = ()) -> None:
+    def _send_to_owner(self, now: Nanos, message: OwnerMessage, avoid: tuple[PeerId, ...] = ()) -> None:
         """Send a message to the owner of its region: directly if the directory knows the owner, else hop by hop."""
         region = message.region
         if message.hops == 0 and not avoid:
@@ -272,7 +272,7 @@ class Rendezvous(KeyBasedInterest):
             if owner not in (UNKNOWN_OWNER, self.me):
                 self.send(owner, replace(message, hops=1))
                 return
-        hop = self.next_hop_to(place(region), avoid)
+        hop = self.next_hop_to(key_text(region), avoid)
         if hop is None:
             self._carry_out(now, self._owned.handle(now, self.me, message))
         elif message.hops >= MAX_HOPS:
@@ -281,15 +281,15 @@ class Rendezvous(KeyBasedInterest):
             self.send(hop, replace(message, hops=message.hops + 1))
 
     def _owns(self, region: RegionId) -> bool:
-        return self.ring.owns(key_of(place(region)))
+        return self.ring.owns(make_key(key_text(region)))
 
     def _may_own(self, peer: PeerId, region: RegionId) -> bool:
         """Whether no peer that this one knows is closer to the key."""
-        key = key_of(place(region))
+        key = make_key(key_text(region))
         hop = self.ring.next_hop(key)
         return hop == peer or distance(node_id(peer), key) <= distance(node_id(hop), key)
 
-    def _check_regions(self, now: Nanos, sender: PeerId, message: RegionsAre) -> None:
+    def _check_regions(self, now: Nanos, sender: PeerId, message: RegionOwners) -> None:
         name = message.name
         for code, owner in message.regions:
             is_inside = is_valid((name, code)) and code.startswith(message.code)
@@ -316,7 +316,7 @@ class Rendezvous(KeyBasedInterest):
         elif not self.ring.joined:
             self.drop_too_early(event.id)
         if self.ring.joined:
-            for name, cells in names_of(event):
+            for name, cells in event_regions(event):
                 self._publish(now, name, cells, event, born_ns)
 
     def _publish(self, now: Nanos, name: str, cells: Interval, event: Event, born_ns: Nanos) -> None:
@@ -376,7 +376,7 @@ class Rendezvous(KeyBasedInterest):
         """Match an event with the entries of its region, here or at the owner."""
         name, code, event, hops = message.name, message.code, message.event, message.hops
         region = (name, code)
-        hop = self.next_hop_to(place(region), avoid)
+        hop = self.next_hop_to(key_text(region), avoid)
         if hop is not None:
             if hops >= MAX_HOPS:
                 self.drop_circling(event.id, hop)

@@ -12,7 +12,7 @@ from wend.matching.order_cells import (
     cells_of_value,
     cells_of_values,
     is_region,
-    meet,
+    overlaps_any,
     region,
 )
 from wend.matching.values import Values
@@ -26,7 +26,7 @@ RegionId = tuple[str, str]
 WHOLE: list[Interval] = [EVERYTHING]
 
 
-def place(region_id: RegionId) -> str:
+def key_text(region_id: RegionId) -> str:
     """The text whose key decides who owns the region."""
     name, code = region_id
     return f"{name}|{code}"
@@ -52,10 +52,10 @@ def halves(code: str) -> tuple[str, str]:
 
 def meets(code: str, cells: list[Interval]) -> bool:
     """Whether a region has some of these cells."""
-    return meet(region(code), cells)
+    return overlaps_any(region(code), cells)
 
 
-def home_of(filter_: Filter) -> tuple[str, list[Interval]]:
+def filter_region(filter_: Filter) -> tuple[str, list[Interval]]:
     """Where a filter of one conjunction lives: its topic, or the attribute whose values it narrows the most."""
     if filter_.topic is not None:
         return _TOPIC + filter_.topic, WHOLE
@@ -72,7 +72,7 @@ def _width(values: Values) -> int:
     return sum(high - low + 1 for low, high in cells_of_values(values))
 
 
-def names_of(event: Event) -> list[tuple[str, Interval]]:
+def event_regions(event: Event) -> list[tuple[str, Interval]]:
     """The names of the regions where subscribers of an event may be, each with the cells of the event's value."""
     names = [(_ATTRIBUTE + name, cells_of_value(value)) for name, value in event.attributes.items()]
     topic = event.attributes.get("topic")
@@ -82,7 +82,7 @@ def names_of(event: Event) -> list[tuple[str, Interval]]:
     return names
 
 
-def cells_in(name: str, event: Event) -> Interval | None:
+def event_cells(name: str, event: Event) -> Interval | None:
     """The cells of an event in regions of this name; None if it has none."""
     if not name.startswith(_ATTRIBUTE):
         return EVERYTHING

@@ -12,14 +12,14 @@ from wend.protocol.plugins import Refuse
 from wend.strategies.rendezvous.entry_table import EntryTable
 from wend.strategies.rendezvous.messages import (
     UNKNOWN_OWNER,
+    ActiveHalf,
     CopyEntries,
-    HalfIsActive,
     Output,
+    OwnerMessage,
     PlaceEntries,
-    RegionMessage,
     RenewCopy,
     RenewEntries,
-    TellCopy,
+    RequestCopy,
     ToPeer,
 )
 from wend.strategies.rendezvous.regions import RegionId, can_split
@@ -78,7 +78,7 @@ class RegionReplicas:
         copy.away = {peer: now + left_ns for peer, left_ns in message.away}
         if copy.digest != message.digest:
             copy.clear()
-            yield ToPeer(sender, TellCopy(*region))
+            yield ToPeer(sender, RequestCopy(*region))
         copy.renew(now + self._expiry_ns)
 
     def expire(self, now: Nanos) -> None:
@@ -109,10 +109,10 @@ class RegionReplicas:
         return [region for region in regions if region in self.copies]
 
 
-def hand_over(now: Nanos, region: RegionId, table: EntryTable) -> Iterator[RegionMessage]:
+def hand_over(now: Nanos, region: RegionId, table: EntryTable) -> Iterator[OwnerMessage]:
     """Send the owner of a region all of its entries."""
     if table.is_split:
-        yield HalfIsActive(*region)
+        yield ActiveHalf(*region)
     for batch in batches(list(table.entries.values())):
         yield PlaceEntries(*region, batch, UNKNOWN_OWNER, 1)
     for peer, left_ns in table.absences(now):

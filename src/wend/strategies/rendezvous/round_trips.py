@@ -10,11 +10,11 @@ import msgspec
 from wend.model.events import PeerId
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.plugins import PluginEffect, SendTo, Timer
-from wend.strategies.rendezvous.messages import AskTrip, MatchEvent, NotifyPeer
+from wend.strategies.rendezvous.messages import MatchEvent, NotifyPeer, TripRequest
 from wend.strategies.ring.bounded import put
 
 TRIES = 4
-"""Questions to a sender, each after twice the wait. Then its events proceed with the estimate."""
+"""Requests to a sender, each after twice the wait. Then its events proceed with the estimate."""
 FIRST_WAIT_NS: Nanos = 200 * MS
 VALID_NS: Nanos = 300 * SECOND
 """How long a measurement is used."""
@@ -22,16 +22,16 @@ MAX_TRIPS = 4096
 MAX_WAITING = 1024
 """Events that wait, from all senders. Others proceed with the estimate."""
 TRIPS = "trips"
-"""The timer for unanswered questions."""
+"""The timer for unanswered requests."""
 
 EventMessage = MatchEvent | NotifyPeer
 
 
-class _Question(msgspec.Struct, eq=False):
+class _Measurement(msgspec.Struct, eq=False):
     waiting: list[tuple[Nanos, EventMessage]] = []
     """The messages that wait, each with the time of its arrival."""
     sent_ns: dict[int, Nanos] = {}
-    """When this peer sent each question, by its number."""
+    """When this peer sent each request, by its number."""
     tries: int = 0
     due_ns: Nanos = 0
 
@@ -42,7 +42,7 @@ class OwnerRoundTrips:
     def __init__(self) -> None:
         self._trips: dict[PeerId, tuple[Nanos, Nanos]] = {}
         """By peer: the round trip, and when it was measured."""
-        self._questions: dict[PeerId, _Question] = {}
+        self._measurements: dict[PeerId, _Measurement] = {}
         self._number = 0
         self._waiting = 0
         self._timer_ns: Nanos | None = None
@@ -56,20 +56,20 @@ class OwnerRoundTrips:
         if self._waiting >= MAX_WAITING:
             return False
         self._waiting += 1
-        self._questions.setdefault(peer, _Question()).waiting.append((now, message))
+        self._measurements.setdefault(peer, _Measurement()).waiting.append((now, message))
         return True
 
     def ask(self, now: Nanos) -> list[PluginEffect]:
-        """Send the questions that are due, and set the timer for the next ones."""
+        """Send the requests that are due, and set the timer for the next ones."""
         effects: list[PluginEffect] = []
-        for peer, question in self._questions.items():
-            if question.due_ns <= now and question.tries < TRIES:
+        for peer, measurement in self._measurements.items():
+            if measurement.due_ns <= now and measurement.tries < TRIES:
                 self._number += 1
-                question.sent_ns[self._number] = now
-                question.due_ns = now + (FIRST_WAIT_NS << question.tries)
-                question.tries += 1
-                effects.append(SendTo(peer, AskTrip(self._number)))
-        due_ns = min((question.due_ns for question in self._questions.values()), default=None)
+                measurement.sent_ns[self._number] = now
+                measurement.due_ns = now + (FIRST_WAIT_NS << measurement.tries)
+                measurement.tries += 1
+                effects.append(SendTo(peer, TripRequest(self._number)))
+        due_ns = min((measurement.due_ns for measurement in self._measurements.values()), default=None)
         if due_ns is not None and (self._timer_ns is None or due_ns < self._timer_ns):
             self._timer_ns = due_ns
             effects.append(Timer(due_ns, TRIPS))
@@ -77,20 +77,20 @@ class OwnerRoundTrips:
 
     def measure(self, now: Nanos, peer: PeerId, number: int) -> list[tuple[Nanos, EventMessage]]:
         """Record a peer's answer. Returns its waiting messages, each with the time of its arrival."""
-        question = self._questions.get(peer)
-        if question is None or number not in question.sent_ns:
+        measurement = self._measurements.get(peer)
+        if measurement is None or number not in measurement.sent_ns:
             return []
-        put(self._trips, peer, (now - question.sent_ns[number], now), MAX_TRIPS)
+        put(self._trips, peer, (now - measurement.sent_ns[number], now), MAX_TRIPS)
         return self._release(peer)
 
     def give_up(self, now: Nanos) -> list[tuple[PeerId, Nanos, EventMessage]]:
         """Stop waiting for senders that do not answer, after the timer has expired. Returns their messages, each with
         its sender and the time of its arrival."""
         self._timer_ns = None
-        silent = [peer for peer, each in self._questions.items() if each.tries == TRIES and each.due_ns <= now]
+        silent = [peer for peer, m in self._measurements.items() if m.tries == TRIES and m.due_ns <= now]
         return [(peer, arrived_ns, message) for peer in silent for arrived_ns, message in self._release(peer)]
 
     def _release(self, peer: PeerId) -> list[tuple[Nanos, EventMessage]]:
-        waiting = self._questions.pop(peer).waiting
+        waiting = self._measurements.pop(peer).waiting
         self._waiting -= len(waiting)
         return waiting

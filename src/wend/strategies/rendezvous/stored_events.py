@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from wend.matching.order_cells import Interval, covered
+from wend.matching.order_cells import Interval, is_covered
 from wend.model.events import Event, EventId, event_bytes
 from wend.model.units import SECOND, Nanos
 from wend.strategies.rendezvous.messages import StoredEvent
-from wend.strategies.rendezvous.regions import names_of
+from wend.strategies.rendezvous.regions import event_regions
 from wend.strategies.ring.bounded import StoreSlots
 
 FIRST_WAIT_NS: Nanos = 4 * SECOND
@@ -17,13 +17,15 @@ MAX_CODES = 4096
 
 
 class _Stored:
-    __slots__ = ("born_ns", "event", "open", "slot", "tries", "until_ns")
+    __slots__ = ("born_ns", "event", "slot", "tries", "unsettled", "until_ns")
 
     def __init__(self, event: Event, born_ns: Nanos, slot: int) -> None:
         self.event = event
         self.born_ns = born_ns
         self.slot = slot
-        self.open: dict[str, tuple[Interval, list[str]]] = {name: (cells, []) for name, cells in names_of(event)}
+        self.unsettled: dict[str, tuple[Interval, list[str]]] = {
+            name: (cells, []) for name, cells in event_regions(event)
+        }
         """By name of regions: the cells of the event's value, and the codes of the regions that have settled it."""
         self.tries = 0
         self.until_ns: Nanos = 0
@@ -77,16 +79,16 @@ class StoredEvents:
     def settle(self, id_: EventId, name: str, code: str) -> int | None:
         """Record that a region has settled an event. Returns the event's slot if it was the last region."""
         stored = self._events.get(id_)
-        if stored is None or name not in stored.open:
+        if stored is None or name not in stored.unsettled:
             return None
-        cells, codes = stored.open[name]
+        cells, codes = stored.unsettled[name]
         if code in codes or len(codes) >= MAX_CODES:
             return None
         codes.append(code)
-        if not covered(cells, codes):
+        if not is_covered(cells, codes):
             return None
-        del stored.open[name]
-        if stored.open:
+        del stored.unsettled[name]
+        if stored.unsettled:
             return None
         return self._remove(id_)
 
@@ -96,5 +98,5 @@ class StoredEvents:
             if stored.until_ns <= now:
                 stored.tries += 1
                 stored.until_ns = now + min(LONGEST_WAIT_NS, FIRST_WAIT_NS << stored.tries)
-                for name, (cells, _) in list(stored.open.items()):
+                for name, (cells, _) in list(stored.unsettled.items()):
                     yield stored.event, stored.born_ns, name, cells

@@ -12,7 +12,7 @@ import msgspec
 
 from wend.matching.filters import Filter, parse
 from wend.model.events import Event, EventId, PeerId, Subscription, SubscriptionId
-from wend.model.keys import key_of
+from wend.model.keys import make_key
 from wend.model.random_stream import peer_stream
 from wend.model.settings import Settings, setting
 from wend.model.units import FOREVER, MS, SECOND, Nanos
@@ -292,5 +292,5 @@ class KeyBasedInterest(Interest):
 
     def next_hop_to(self, place: str, avoid: Iterable[PeerId] = ()) -> PeerId | None:
         """The next hop towards a place; None if this peer owns it."""
-        hop = self.ring.next_hop(key_of(place), avoid)
+        hop = self.ring.next_hop(make_key(place), avoid)
         return None if hop == self.me else hop

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from wend.matching.boxes import compact_filter, fits
+from wend.matching.boxes import compact_filter, compact_matches
 from wend.matching.covering import CoveringIndex
 from wend.matching.filters import Filter, parse
 from wend.matching.index import Index
@@ -127,7 +127,7 @@ class ReversePaths:
         for branch in (*uncovered, *rest, added):
             covering.add(branch, branches[branch].filter)
             branches[branch].coverer = None
-        return [branch for branch in (*rest, added) if covering.uncovered(branch)]
+        return [branch for branch in (*rest, added) if covering.is_uncovered(branch)]
 
     def move(self, hop: PeerId | None) -> None:
         """Change the next hop. Forget the entries that came from it: they do not go back there."""
@@ -214,7 +214,7 @@ class ReversePaths:
     def is_passed_on(self, branch: Branch) -> bool:
         """Whether no other branch covers it."""
         if self._covering is not None:
-            return self._covering.uncovered(branch)
+            return self._covering.is_uncovered(branch)
         record = self._branches.get(branch)
         return record is not None and record.coverer is None
 
@@ -222,7 +222,7 @@ class ReversePaths:
     def onward(self) -> list[Branch]:
         """The branches that are passed on: those that no other one covers."""
         if self._covering is not None:
-            return self._covering.all_uncovered
+            return self._covering.uncovered_keys
         return [branch for branch, record in self._branches.items() if record.coverer is None]
 
     @property
@@ -233,7 +233,7 @@ class ReversePaths:
         """The branches that match an event."""
         if self._index is not None:
             return self._index.match(attributes)
-        return [branch for branch, record in self._branches.items() if fits(record.compact, attributes)]
+        return [branch for branch, record in self._branches.items() if compact_matches(record.compact, attributes)]
 
     def matching_peers(self, attributes: Attributes) -> list[PeerId]:
         """The previous peers of the entries that match the event, each once."""

@@ -27,9 +27,11 @@ from wend.protocol.plugins import (
 from wend.topology import paths
 
 
-class _Tree(Routing):
+class SourceTree(Routing):
+    """Forwards packets along a tree from each publisher. Subclasses say which cost a link has."""
+
     def __init__(self, config: PeerConfig) -> None:
-        self._hops: dict[PeerId, dict[PeerId, PeerId]] = {}
+        self._hops_by_root: dict[PeerId, dict[PeerId, PeerId]] = {}
 
     def costs(self, graph: GraphView) -> Mapping[PeerId, Mapping[PeerId, int]]:
         raise NotImplementedError
@@ -41,13 +43,13 @@ class _Tree(Routing):
             case Failed(forward):
                 return [give_up_failed(forward)]
             case Changed():
-                self._hops.clear()
+                self._hops_by_root.clear()
         return []
 
     def _on_arrived(self, packet: Arrived, view: View) -> list[PluginEffect]:
-        hops = self._children(packet.event.id[0], view)
+        hops = self._next_hops(packet.event.id[0], view)
         # a retry may find that this peer left the publisher's tree: it follows this peer's own tree
-        own = self._children(view.me, view) if packet.sender == view.me else {}
+        own = self._next_hops(view.me, view) if packet.sender == view.me else {}
         groups: dict[PeerId, list[PeerId]] = {}
         stuck = []
         for dest in packet.dests:
@@ -64,16 +66,16 @@ class _Tree(Routing):
             effects.append(GiveUp(packet.event, packet.born_ns, tuple(stuck), "not-on-tree", _ranks(stuck, packet)))
         return effects
 
-    def _children(self, root: PeerId, view: View) -> dict[PeerId, PeerId]:
+    def _next_hops(self, root: PeerId, view: View) -> dict[PeerId, PeerId]:
         """By destination: this peer's child on the root's tree that leads to it."""
-        hops = self._hops.get(root)
+        hops = self._hops_by_root.get(root)
         if hops is None:
             if root not in view.graph.costs:  # a neighbour can invent a peer: do not cache that
                 return {}
-            hops = self._hops[root] = {}
-            _, parent = paths.tree(self.costs(view.graph), root)
+            hops = self._hops_by_root[root] = {}
+            _, parent = paths.shortest_path_tree(self.costs(view.graph), root)
             for dest in parent:
-                path = paths.walk(parent, root, dest)
+                path = paths.path_in_tree(parent, root, dest)
                 if view.me in path[:-1]:
                     hops[dest] = path[path.index(view.me) + 1]
         return hops
@@ -83,14 +85,14 @@ def _ranks(dests: list[PeerId], packet: Arrived) -> Ranks:
     return subset(tuple(dests), packet.dests, packet.ranks)
 
 
-class DelayTree(_Tree):
+class DelayTree(SourceTree):
     """Shortest delay from the publisher to each subscriber."""
 
     def costs(self, graph: GraphView) -> Mapping[PeerId, Mapping[PeerId, int]]:
         return graph.costs
 
 
-class HopTree(_Tree):
+class HopTree(SourceTree):
     """Fewest hops: the most reliable route if all links fail alike. The id breaks ties."""
 
     def costs(self, graph: GraphView) -> Mapping[PeerId, Mapping[PeerId, int]]:

@@ -11,25 +11,35 @@ from wend.matching.index import Index
 from wend.model.events import Attributes, PeerId, Qos, Subscription, SubscriptionId
 from wend.strategies.subscriptions.summary import FilterSummary, Member
 
-USUAL = Qos()
+DEFAULT_QOS = Qos()
 
 
 class LocalSubscriptions:
     """The subscriptions of one peer, by number."""
 
-    __slots__ = ("_grouped", "_index", "_me", "_qos", "_texts", "_unannounced", "by_topic", "plain", "summary")
+    __slots__ = (
+        "_group_count",
+        "_index",
+        "_me",
+        "_qos",
+        "_texts",
+        "_unannounced",
+        "has_only_topics",
+        "is_plain",
+        "summary",
+    )
 
     def __init__(self, me: PeerId) -> None:
         self._me = me
         self._texts: dict[int, str] = {}
         self._qos: dict[int, Qos] = {}
         """The quality of service by number, unless it is the default."""
-        self._grouped = 0
+        self._group_count = 0
         self._unannounced: dict[int, None] = {}
         self._index: Index[int] = Index()
-        self.by_topic = True
+        self.has_only_topics = True
         """Whether all filters have the form `topic = '…'`."""
-        self.plain = True
+        self.is_plain = True
         """Whether all subscriptions are announced, and none belongs to a queue group."""
         self.summary = FilterSummary(self._members)
 
@@ -45,24 +55,24 @@ class LocalSubscriptions:
         return self._subscription(number) if number in self._texts else None
 
     def qos(self, number: int) -> Qos:
-        return self._qos.get(number, USUAL)
+        return self._qos.get(number, DEFAULT_QOS)
 
     @property
-    def grouped(self) -> bool:
+    def has_groups(self) -> bool:
         """Whether some subscription belongs to a queue group."""
-        return self._grouped > 0
+        return self._group_count > 0
 
     def add(self, number: int, text: str, qos: Qos, announced: bool = True) -> None:
         """Add a subscription, or replace the one with this number. Raises FilterError."""
-        wanted = parse(text)
+        filter_ = parse(text)
         self.discard(number)
         self._texts[number] = text
-        if qos != USUAL:
+        if qos != DEFAULT_QOS:
             self._qos[number] = qos
-            self._grouped += bool(qos.group)
-        self._index.add(number, wanted)
+            self._group_count += bool(qos.group)
+        self._index.add(number, filter_)
         if announced:
-            self.summary.add(number, text, wanted, qos)
+            self.summary.add(number, text, filter_, qos)
         else:
             self._unannounced[number] = None
         self._update_properties()
@@ -74,20 +84,20 @@ class LocalSubscriptions:
         text = self._texts.pop(number, None)
         if text is None:
             return
-        wanted = self._index.filter(number)
+        filter_ = self._index.filter(number)
         self._index.discard(number)
-        qos = self._qos.pop(number, USUAL)
-        self._grouped -= bool(qos.group)
+        qos = self._qos.pop(number, DEFAULT_QOS)
+        self._group_count -= bool(qos.group)
         if number in self._unannounced:
             del self._unannounced[number]
         else:
-            self.summary.discard(number, wanted, qos)
+            self.summary.discard(number, filter_, qos)
         self._update_properties()
 
     def clear(self) -> None:
         self._texts.clear()
         self._qos.clear()
-        self._grouped = 0
+        self._group_count = 0
         self._unannounced.clear()
         self._index = Index()
         self.summary.clear()
@@ -95,8 +105,8 @@ class LocalSubscriptions:
 
     def _update_properties(self) -> None:
         """Update the properties that are read for every event."""
-        self.by_topic = self._index.by_topic
-        self.plain = not self._unannounced and not self._grouped
+        self.has_only_topics = self._index.has_only_topics
+        self.is_plain = not self._unannounced and not self._group_count
 
     def match(self, attributes: Attributes) -> tuple[int, ...]:
         """The numbers of the subscriptions that match, sorted."""

@@ -22,8 +22,8 @@ from typing import Any
 
 from wend.matching.conjunctions import Conjunction
 from wend.matching.filters import MAX_FILTER_CHARS, Filter
-from wend.matching.printer import conjunction_text, expressible
-from wend.matching.values import ABSENT, NUMBERS, PRESENT, Cuts, Values, after
+from wend.matching.printer import conjunction_text, is_expressible
+from wend.matching.values import ABSENT, NUMBERS, PRESENT, Cuts, Values, next_value
 from wend.model.events import Qos
 
 SUMMARY_BYTES = 48_000
@@ -38,7 +38,7 @@ EXACT, EQUAL, BY_TOPIC, FIRST_PREFIX = 0, 1, 2, 3
 BY_NAMES = FIRST_PREFIX + len(PREFIXES)
 TRUE = BY_NAMES + 1
 
-Sides = tuple[tuple[str, Values], ...]
+Constraints = tuple[tuple[str, Values], ...]
 Member = tuple[int, str, Filter, Qos]
 """A subscription: number, text, filter, quality of service."""
 SummaryEntry = tuple[str, Qos]
@@ -49,27 +49,32 @@ Key = tuple[Any, ...]
 class FilterGroup:
     """Some conjunctions of filters, and one conjunction that covers them all."""
 
-    __slots__ = ("count", "number", "qos", "sides", "text")
+    __slots__ = ("constraints", "count", "number", "qos", "text")
 
-    def __init__(self, sides: Sides, qos: Qos, count: int) -> None:
+    def __init__(self, constraints: Constraints, qos: Qos, count: int) -> None:
         self.number = 0
-        self.sides = sides
+        self.constraints = constraints
         self.qos = qos
         self.count = count
-        self.text = _text(sides)
+        self.text = _text(constraints)
 
     @property
     def size(self) -> int:
         return entry_bytes(self.text)
 
-    def cover(self, sides: Sides, qos: Qos) -> bool:
-        """Widen the group to cover these sides, too, which have the same names. Returns whether the group changed."""
-        hull = tuple([(name, _hull(mine, theirs)) for (name, mine), (_, theirs) in zip(self.sides, sides, strict=True)])
+    def widen(self, constraints: Constraints, qos: Qos) -> bool:
+        """Widen the group to cover these constraints, too, which have the same names. Returns whether it changed."""
+        hull = tuple(
+            [
+                (name, _hull(mine, theirs))
+                for (name, mine), (_, theirs) in zip(self.constraints, constraints, strict=True)
+            ]
+        )
         strictest = combine_qos(self.qos, qos)
-        if hull == self.sides and strictest == self.qos:
+        if hull == self.constraints and strictest == self.qos:
             return False
-        if hull != self.sides:
-            self.sides = hull
+        if hull != self.constraints:
+            self.constraints = hull
             self.text = _text(hull)
         self.qos = strictest
         return True
@@ -79,15 +84,15 @@ class FilterSummary:
     """The filters that a peer announces. `members` returns all its present subscriptions."""
 
     __slots__ = (
-        "_count", "_ended_count", "_exact", "_groups", "_limit", "_members", "_next", "_touched", "level",
-        "replaced", "size",
+        "_count", "_ended_count", "_exact", "_groups", "_limit", "_members", "_next", "_touched", "is_replaced",
+        "level", "size",
     )  # fmt: skip
 
     def __init__(self, members: Callable[[], Iterable[Member]], limit: int = SUMMARY_BYTES) -> None:
         self.level = EXACT
         self.size = 0
         """The approximate size of all entries."""
-        self.replaced = False
+        self.is_replaced = False
         """Whether most entries have changed since `take_changes`."""
         self._members = members
         self._limit = limit
@@ -101,7 +106,7 @@ class FilterSummary:
         """Entries that changed since `take_changes`, and whether they existed then."""
 
     @property
-    def exact(self) -> bool:
+    def is_exact(self) -> bool:
         return self.level == EXACT
 
     def __len__(self) -> int:
@@ -111,18 +116,18 @@ class FilterSummary:
         """The filters and their quality of service by number, in order."""
         if self.level == EXACT:
             return {number: self._exact[number] for number in sorted(self._exact)}
-        found = sorted(self._groups.values(), key=lambda group: group.number)
-        return {group.number: (group.text, group.qos) for group in found}
+        groups = sorted(self._groups.values(), key=lambda group: group.number)
+        return {group.number: (group.text, group.qos) for group in groups}
 
     @property
-    def changed(self) -> bool:
-        return self.replaced or bool(self._touched)
+    def has_changes(self) -> bool:
+        return self.is_replaced or bool(self._touched)
 
     def take_changes(self) -> tuple[int, ...]:
         """The numbers of all entries that were added, changed or removed since the last call."""
         changes = tuple(sorted(self._touched))
         self._touched.clear()
-        self.replaced = False
+        self.is_replaced = False
         return changes
 
     # ---------------------------------------------------------------- changes
@@ -134,8 +139,10 @@ class FilterSummary:
             self.size += entry_bytes(text)
             self._touch(number, new=True)
         else:
-            for one in filter_.conjunctions:
-                self._join(self._groups, _key(self.level, sides := _sides(one), qos), sides, qos, 1)
+            for conjunction in filter_.conjunctions:
+                self._extend_group(
+                    self._groups, _key(self.level, constraints := _constraints(conjunction), qos), constraints, qos, 1
+                )
         while self.size > self._limit and self.level < TRUE:
             self._coarsen()
 
@@ -147,8 +154,8 @@ class FilterSummary:
             self._touch_removed(number)
             return
         self._ended_count += 1
-        for one in filter_.conjunctions:
-            key = _key(self.level, _sides(one), qos)
+        for conjunction in filter_.conjunctions:
+            key = _key(self.level, _constraints(conjunction), qos)
             group = self._groups[key]
             group.count -= 1
             if not group.count:
@@ -164,7 +171,7 @@ class FilterSummary:
         self._exact.clear()
         self._groups.clear()
         self._touched.clear()
-        self.replaced = True
+        self.is_replaced = True
 
     def _touch(self, number: int, new: bool = False) -> None:
         """Record that an entry is new or has changed."""
@@ -179,8 +186,10 @@ class FilterSummary:
 
     # ---------------------------------------------------------------- levels
 
-    def _join(self, groups: dict[Key, FilterGroup], key: Key, sides: Sides, qos: Qos, count: int) -> None:
-        group, grown, changed = _add_members(groups, key, sides, qos, count)
+    def _extend_group(
+        self, groups: dict[Key, FilterGroup], key: Key, constraints: Constraints, qos: Qos, count: int
+    ) -> None:
+        group, grown, changed = _add_members(groups, key, constraints, qos, count)
         self.size += grown
         if not group.number:
             group.number = self._next
@@ -195,19 +204,21 @@ class FilterSummary:
         level, self.size = self.level + 1, 0
         if self.level == EXACT:
             for _, _, filter_, qos in self._members():
-                for one in filter_.conjunctions:
-                    self._join(coarser, _key(level, sides := _sides(one), qos), sides, qos, 1)
+                for conjunction in filter_.conjunctions:
+                    self._extend_group(
+                        coarser, _key(level, constraints := _constraints(conjunction), qos), constraints, qos, 1
+                    )
             self._exact.clear()
             self._ended_count = 0
         else:
             for key, group in self._groups.items():
-                self._join(coarser, _coarser_key(level, key), group.sides, group.qos, group.count)
+                self._extend_group(coarser, _coarser_key(level, key), group.constraints, group.qos, group.count)
         self.level, self._groups = level, coarser
         self._replace()
 
     def _replace(self) -> None:
         self._touched.clear()
-        self.replaced = True
+        self.is_replaced = True
 
     def _rebuild(self) -> None:
         """Rebuild the finest level that fits half of the bound, or else this level."""
@@ -279,67 +290,69 @@ def _groups_at(level: int, members: Iterable[Member], bound: int) -> dict[Key, F
     groups: dict[Key, FilterGroup] = {}
     size = 0
     for _, _, filter_, qos in members:
-        for one in filter_.conjunctions:
-            sides = _sides(one)
-            size += _add_members(groups, _key(level, sides, qos), sides, qos, 1)[1]
+        for conjunction in filter_.conjunctions:
+            constraints = _constraints(conjunction)
+            size += _add_members(groups, _key(level, constraints, qos), constraints, qos, 1)[1]
         if size > bound:
             return None
     return groups
 
 
 def _add_members(
-    groups: dict[Key, FilterGroup], key: Key, sides: Sides, qos: Qos, count: int
+    groups: dict[Key, FilterGroup], key: Key, constraints: Constraints, qos: Qos, count: int
 ) -> tuple[FilterGroup, int, bool]:
     """Add `count` members to the group with this key. Return the group, by how many bytes it grew, and whether it
     changed. A new group has no number."""
     if len(key) == 1:
-        sides = ()
+        constraints = ()
     group = groups.get(key)
     if group is None:
-        groups[key] = group = FilterGroup(sides, qos, count)
+        groups[key] = group = FilterGroup(constraints, qos, count)
         return group, group.size, True
     group.count += count
     before = group.size
-    changed = group.cover(sides, qos)
+    changed = group.widen(constraints, qos)
     return group, group.size - before, changed
 
 
-def _sides(one: Conjunction) -> Sides:
+def _constraints(one: Conjunction) -> Constraints:
     """The constraints in a form that a group can have. Bindings become the constraints that they imply."""
-    sides = one.values if not one.bindings else tuple(sorted(one.constraints()))
-    for _, values in sides:
+    constraints = one.values if not one.bindings else tuple(sorted(one.constraints()))
+    for _, values in constraints:
         if values.absent or (values.booleans and values.numbers):
-            return tuple([(name, _plain(values)) for name, values in sides if not values.absent or values == ABSENT])
-    return sides
+            return tuple(
+                [(name, _plain(values)) for name, values in constraints if not values.absent or values == ABSENT]
+            )
+    return constraints
 
 
 def _plain(values: Values) -> Values:
-    return values if expressible(values) else PRESENT
+    return values if is_expressible(values) else PRESENT
 
 
-def _key(level: int, sides: Sides, qos: Qos) -> Key:
-    """The key of the group of a conjunction with these sides."""
+def _key(level: int, constraints: Constraints, qos: Qos) -> Key:
+    """The key of the group of a conjunction with these constraints."""
     kind = (qos.deadline_ns is None, qos.factor is None, qos.group)
     if level == TRUE:
         return (kind,)
-    return (kind, *[_key_part(level, name, values) for name, values in sides])
+    return (kind, *[_key_part(level, name, values) for name, values in constraints])
 
 
 def _key_part(level: int, name: str, values: Values) -> tuple[str, str, Any]:
     """The part of a key for one attribute: its name, the kind of its values, and the value that all members share."""
     numbers, strings = values.numbers, values.strings
     if strings and not numbers:
-        is_shared = (level == EQUAL or name == TOPIC) and _is_one_text(strings)
+        is_shared = (level == EQUAL or name == TOPIC) and _is_single_text(strings)
         return name, "text", _shared_value(level, strings[0], True) if is_shared else None
     if numbers and not strings:
-        is_single = len(numbers) == 2 and after(numbers[0]) == numbers[1]
+        is_single = len(numbers) == 2 and next_value(numbers[0]) == numbers[1]
         return name, "number", numbers[0] if is_single and level == EQUAL else None
     if values.booleans and not numbers:
         return name, "boolean", values.booleans if level == EQUAL else None
     return name, "absent" if values.absent else "present", None
 
 
-def _is_one_text(strings: Cuts) -> bool:
+def _is_single_text(strings: Cuts) -> bool:
     return len(strings) == 2 and strings[1] == strings[0] + "\0"
 
 
@@ -366,9 +379,9 @@ def _coarser_key(level: int, key: Key) -> Key:
     return (key[0], *parts)
 
 
-def _text(sides: Sides) -> str:
-    """The conjunction as text. It is wider if no text can express the sides."""
-    widened = tuple([(name, PRESENT if values == NUMBERS else values) for name, values in sides])
+def _text(constraints: Constraints) -> str:
+    """The conjunction as text. It is wider if no text can express the constraints."""
+    widened = tuple([(name, PRESENT if values == NUMBERS else values) for name, values in constraints])
     text = conjunction_text(Conjunction(widened))
     return text if len(text) <= MAX_FILTER_CHARS else "true"
 

@@ -27,7 +27,7 @@ from wend.strategies.subscriptions.local import LocalSubscriptions
 
 K = TypeVar("K")
 V = TypeVar("V")
-CACHED = 65_536
+MAX_CACHED = 65_536
 SMALL_BYTES = 1_200
 """Interest that fits one packet on every link: a peer announces all of it at once."""
 PAUSE_NS = 50 * MS
@@ -37,7 +37,7 @@ NEVER_NS = -PAUSE_NS
 NO_SUBSCRIPTIONS = LocalSubscriptions(-1)
 """Shared by all peers without subscriptions, which are many in large simulations."""
 
-SURE = 1.0
+DEFAULT_RELIABILITY = 1.0
 """The reliability that subscriptions need if they state none."""
 
 
@@ -64,23 +64,23 @@ class SubscriptionTable:
     def __init__(self, me: PeerId, asks_publishers: bool = True) -> None:
         self._me = me
         self._asks_publishers = asks_publishers
-        self.known: dict[PeerId, PeerInterest] = {}
+        self.interests: dict[PeerId, PeerInterest] = {}
         self._index: Index[SubscriptionId] = Index()
         self._subscriptions: dict[SubscriptionId, Subscription] = {}
         self._targets: dict[object, tuple[PeerId, ...]] = {}
         self._notify: dict[tuple[object, PeerId], Notify] = {}
         self._deadlines: dict[tuple[object, PeerId, PeerId], Nanos | None] = {}
         self._graph_version = -1
-        self._topics_only = True
-        self._ordered = 0
-        self._expiring = 0
-        self._grouped = 0
+        self._tests_only_topics = True
+        self._ordered_count = 0
+        self._expiring_count = 0
+        self._grouped_count = 0
         """The numbers of subscriptions that are ordered, let events expire, or belong to queue groups."""
         self.own = NO_SUBSCRIPTIONS
         """The subscriptions of this peer."""
-        self._offers: tuple[str, ...] = ()
-        self._offers_chars = 0
-        self._advertises: dict[object, bool] | None = None
+        self._advertisements: tuple[str, ...] = ()
+        self._advertised_chars = 0
+        self._covered_topics: dict[object, bool] | None = None
         """By topic, whether an advertisement covers it; computed on demand."""
         self._durable: set[int] | None = None
         """The numbers of this peer's durable subscriptions; None before the first one."""
@@ -101,7 +101,7 @@ class SubscriptionTable:
         if targets is None:
             me, local, subscriptions = self._me, self.own, self._subscriptions
             keys = self._index.match(event.attributes)
-            if self._grouped:
+            if self._grouped_count:
                 keys = tuple([key for key in keys if not subscriptions[key].qos.group])
             peers = {key.peer for key in keys if key.peer != me}
             numbers = local.match(event.attributes)
@@ -114,7 +114,7 @@ class SubscriptionTable:
         return targets
 
     def members(self, event: Event) -> dict[str, tuple[PeerId, ...]]:
-        if not self._grouped and not self.own.grouped:
+        if not self._grouped_count and not self.own.has_groups:
             return {}
         members: dict[str, set[PeerId]] = {}
         for key in self._index.match(event.attributes):
@@ -133,26 +133,28 @@ class SubscriptionTable:
         if graph.version != self._graph_version:
             self._follow_graph(graph)
         publisher = event.id[0]
-        key = (event.attributes.get("topic") if local.by_topic else event.id, publisher)
+        key = (event.attributes.get("topic") if local.has_only_topics else event.id, publisher)
         notify = self._notify.get(key)
         if notify is None:
             wanted = local.match(event.attributes)
             notify = tuple([(SubscriptionId(me, n), deadline_of(local.qos(n), publisher, me, graph)) for n in wanted])
             _remember(self._notify, key, notify)
         passed_on = event.origin is not None
-        if local.plain and not event.direct and not passed_on:
+        if local.is_plain and not event.direct and not passed_on:
             return notify
         notify = tuple([one for one in notify if local.is_announced(one[0].number) != event.direct])
-        if not local.grouped and not passed_on:
+        if not local.has_groups and not passed_on:
             return notify
         return choose_subscriptions(event, me, notify, lambda number: local.qos(number).group)
 
     def widened(self, event: Event) -> bool:
         """Whether this peer's summary matches an event that may match none of its subscriptions."""
-        return not self.own.summary.exact and any(key.peer == self._me for key in self._index.match(event.attributes))
+        return not self.own.summary.is_exact and any(
+            key.peer == self._me for key in self._index.match(event.attributes)
+        )
 
     def ordered(self, event: Event) -> tuple[PeerId, ...]:
-        if not self._ordered:
+        if not self._ordered_count:
             return ()
         keys = self._index.match(event.attributes)
         peers = {key.peer for key in keys if self._subscriptions[key].qos.order}
@@ -165,7 +167,7 @@ class SubscriptionTable:
         return True
 
     def expiry_ns(self, event: Event, subscriber: PeerId, graph: GraphView) -> Nanos | None:
-        if not self._expiring:
+        if not self._expiring_count:
             return None
         latest: Nanos | None = None
         for key in self._index.match(event.attributes):
@@ -180,23 +182,23 @@ class SubscriptionTable:
     @property
     def origins(self) -> frozenset[PeerId]:
         """The peers whose interest is known."""
-        return frozenset(self.known)
+        return frozenset(self.interests)
 
     @property
     def advertised(self) -> tuple[int, int]:
-        return len(self._offers), self._offers_chars
+        return len(self._advertisements), self._advertised_chars
 
     def advertises(self, event: Event) -> bool:
         """Whether an advertisement of this peer covers the event, or none is needed."""
         if not self._asks_publishers:
             return True
         topic = event.attributes.get("topic")
-        topics = self._advertises
+        topics = self._covered_topics
         if topics is None:
-            topics = self._advertises = {}
+            topics = self._covered_topics = {}
         is_covered = topics.get(topic)
         if is_covered is None:
-            offers = [parse(text) for text in self._offers]
+            offers = [parse(text) for text in self._advertisements]
             is_covered = any(offer.matches(event.attributes) for offer in offers)
             if all(offer.topic is not None for offer in offers):
                 _remember(topics, topic, is_covered)
@@ -220,19 +222,19 @@ class SubscriptionTable:
 
     def advertise(self, text: str) -> None:
         parse(text)
-        if text not in self._offers:
-            self._offers = (*self._offers, text)
-            self._offers_chars += len(text)
-            self._advertises = None
+        if text not in self._advertisements:
+            self._advertisements = (*self._advertisements, text)
+            self._advertised_chars += len(text)
+            self._covered_topics = None
 
     def withdraw(self) -> None:
         if self.own is not NO_SUBSCRIPTIONS:
             self.own.clear()
         self._durable = None
         self._forget_local()
-        self._offers = ()
-        self._offers_chars = 0
-        self._advertises = None
+        self._advertisements = ()
+        self._advertised_chars = 0
+        self._covered_topics = None
 
     def will_be_back(self, away_ns: Nanos) -> None:
         self.away_ns = away_ns
@@ -244,12 +246,14 @@ class SubscriptionTable:
         needs: dict[str, float] = {}
         for text, qos in sorted(self.own.summary.entries().values(), key=lambda entry: entry[0]):
             target = qos.reliability
-            needs[text] = max(needs.get(text, 0.0), SURE if target is None else target)
+            needs[text] = max(needs.get(text, 0.0), DEFAULT_RELIABILITY if target is None else target)
         return needs
 
     def need(self, event: Event) -> float:
         targets = [self._subscriptions[key].qos.reliability for key in self._index.match(event.attributes)]
-        return max((SURE if target is None else target for target in targets), default=SURE)
+        return max(
+            (DEFAULT_RELIABILITY if target is None else target for target in targets), default=DEFAULT_RELIABILITY
+        )
 
     def pairs(self, graph: GraphView) -> dict[tuple[PeerId, PeerId], Nanos | None]:
         by_filter: dict[str, list[Subscription]] = {}
@@ -258,7 +262,7 @@ class SubscriptionTable:
         filters = [(parse(text), subscriptions) for text, subscriptions in by_filter.items()]
         offered: dict[str, list[Subscription]] = {}
         pairs: dict[tuple[PeerId, PeerId], Nanos | None] = {}
-        for publisher, interest in sorted(self.known.items()):
+        for publisher, interest in sorted(self.interests.items()):
             for text in interest.advertisements:
                 if text not in offered:
                     offer = parse(text)
@@ -281,14 +285,16 @@ class SubscriptionTable:
             if wanted.peer == subscriber:
                 qos = self._subscriptions[wanted].qos
                 tightest = tighter(tightest, deadline_of(qos, event.id.publisher, subscriber, graph))
-        if subscriber in self.known and event.id[0] in self.known:  # a neighbour can invent peers: do not cache those
+        if (
+            subscriber in self.interests and event.id[0] in self.interests
+        ):  # a neighbour can invent peers: do not cache those
             _remember(self._deadlines, key, tightest)
         return tightest
 
     def _key(self, event: Event) -> object:
         """The cache key of an event. Events with one key match the same subscriptions: the topic is the key while all
         filters test only the topic."""
-        return event.attributes.get("topic") if self._topics_only and self.own.by_topic else event.id
+        return event.attributes.get("topic") if self._tests_only_topics and self.own.has_only_topics else event.id
 
     def _follow_graph(self, graph: GraphView) -> None:
         """Forget deadlines that may be multiples of delays in an older graph."""
@@ -307,29 +313,29 @@ class SubscriptionTable:
 
     # ---- learning
 
-    def announced(self, view: View) -> PeerInterest:
+    def next_announcement(self, view: View) -> PeerInterest:
         """Update the table after a local change, and return the new interest to announce: the whole summary."""
         self._revision += 1
         self.own.summary.take_changes()
         entries = self.own.summary.entries()
         mine = tuple([Subscription(SubscriptionId(view.me, n), text, qos) for n, (text, qos) in entries.items()])
         version = (view.incarnation, self._revision)
-        interest = PeerInterest(view.me, version, mine, self._offers, bool(self._durable), self.away_ns)
+        interest = PeerInterest(view.me, version, mine, self._advertisements, bool(self._durable), self.away_ns)
         self.learn(interest)
         return interest
 
-    def postponed(self, now: Nanos) -> list[PluginEffect] | None:
+    def postpone_announcement(self, now: Nanos) -> list[PluginEffect] | None:
         """The effects that replace an announcement of this peer's interest now; None if it is due.
 
         A peer announces a small interest at once. It collects the changes of a large interest for a while, and does not
         announce changes that its summary covers."""
-        summary, mine = self.own.summary, self.known.get(self._me)
-        size = summary.size + self._offers_chars
+        summary, mine = self.own.summary, self.interests.get(self._me)
+        size = summary.size + self._advertised_chars
         if (
             mine is not None
-            and (size > SMALL_BYTES or not summary.exact)
-            and not summary.changed
-            and mine.advertisements == self._offers
+            and (size > SMALL_BYTES or not summary.is_exact)
+            and not summary.has_changes
+            and mine.advertisements == self._advertisements
             and mine.away_ns == self.away_ns
         ):
             return []
@@ -345,7 +351,7 @@ class SubscriptionTable:
     def learn(self, interest: PeerInterest) -> bool:
         """Replace a peer's interest. If one of its filters does not parse, change nothing and return False."""
         origin = interest.origin
-        known = self.known.get(origin)
+        known = self.interests.get(origin)
         before = {} if known is None else {s.id: s for s in known.subscriptions if s.id.peer == origin}
         try:
             changed = [
@@ -360,13 +366,13 @@ class SubscriptionTable:
         for key in before:
             self._index.discard(key)
             self._count(self._subscriptions.pop(key, None), -1)
-        self.known[origin] = interest
+        self.interests[origin] = interest
         for key, parsed, subscription in changed:
             self._index.add(key, parsed)
             self._count(self._subscriptions.get(key), -1)
             self._subscriptions[key] = subscription
             self._count(subscription, 1)
-        self._topics_only = self._index.by_topic
+        self._tests_only_topics = self._index.has_only_topics
         self._targets.clear()
         self._notify.clear()
         self._deadlines.clear()
@@ -375,14 +381,14 @@ class SubscriptionTable:
     def _count(self, subscription: Subscription | None, step: int) -> None:
         if subscription is not None:
             qos = subscription.qos
-            self._ordered += step if qos.order else 0
-            self._expiring += step if qos.expire else 0
-            self._grouped += step if qos.group else 0
+            self._ordered_count += step if qos.order else 0
+            self._expiring_count += step if qos.expire else 0
+            self._grouped_count += step if qos.group else 0
 
 
 def _remember(cache: dict[K, V], key: K, value: V) -> None:
     """Cache a value. New topics may appear for ever, so a full cache starts empty again."""
-    if len(cache) >= CACHED:
+    if len(cache) >= MAX_CACHED:
         cache.clear()
     cache[key] = value
 

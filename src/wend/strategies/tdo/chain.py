@@ -8,7 +8,7 @@ other's router. Of several peers at one router the lowest represents it, and the
 If two adjacent peers of a chain cannot hear each other, though others hear both, the overlay may fall into components,
 and every path across is split at the same gap. So if the leader of a component (`handshake.py`) meets peers of another
 component for long, it links one of them as if the path were unknown, which no peer can split. Such a bridge is
-redundant later; it remains until one of its ends leaves.
+redundant later; it remains until one of its ends leaves, and its path is not traced again.
 """
 
 from itertools import pairwise
@@ -32,7 +32,7 @@ class ChainOverlay(LinkOverlay):
     """Links each peer of a measured path with the next."""
 
     def __init__(self, config: PeerConfig, rounds: Rounds) -> None:
-        super().__init__(config, rounds)
+        super().__init__(config, rounds, one_end_traces=True)
         self._count = config.of(MembershipSettings).membership_k
         self._joined: set[PeerId] = set()
         """The peers to which this one has measured paths."""
@@ -42,7 +42,7 @@ class ChainOverlay(LinkOverlay):
 
     # ---------------------------------------------------------------- measuring
 
-    def seek(self, now: Nanos) -> Effects:
+    def seek_links(self, now: Nanos) -> Effects:
         round_ = self.rounds.number
         self._homes.expire(round_)
         if round_ < WARM:
@@ -52,26 +52,30 @@ class ChainOverlay(LinkOverlay):
         count = max(0, self._count - len(self._joined))
         for peer in self.rounds.sampling.sample(count, frozenset(self._joined)):
             yield from self.join(peer)
+        joined = [peer for peer in self._joined if self._homes.knows(peer)]
+        yield from self.retrace(joined, [peer for peer, link in self.links.items() if link.path == UNKNOWN])
 
     def join(self, peer: PeerId) -> Effects:
         self._joined.add(peer)
         yield FindPath(peer)
 
-    def find_path(self, peer: PeerId, path: Path | None) -> Effects:
-        path = path or UNKNOWN
-        if self._homes.settle(path):
+    def handle_first_path(self, peer: PeerId, path: Path) -> Effects:
+        if self._homes.set_own_router(path):
             yield from self._split_links()
+        yield from self._link_along(peer, path)
+
+    def join_along(self, peer: PeerId, path: Path) -> Effects:
         yield from self._link_along(peer, path)
 
     # ---------------------------------------------------------------- splitting paths
 
-    def place(self, peer: PeerId, path: Path | None) -> Effects:
+    def handle_join(self, peer: PeerId, path: Path | None) -> Effects:
         if path is None:
             yield FindPath(peer)
         else:
             yield from self._link_along(peer, path)
 
-    def consider(self, peer: PeerId, number: int, path: Path) -> Effects:
+    def handle_offer(self, peer: PeerId, number: int, path: Path) -> Effects:
         if self._stops(peer, path):
             yield self.handshake.decline(peer, number)
             yield from self._link_along(peer, path)
@@ -89,13 +93,19 @@ class ChainOverlay(LinkOverlay):
 
     def _stops(self, peer: PeerId, path: Path) -> list[tuple[PeerId, int]]:
         """The peers that represent routers of the path between here and `peer`, with their positions."""
-        return [(stop, place) for stop, place in self._homes.on_path(path) if stop != peer]
+        return [(stop, place) for stop, place in self._homes.representatives_on(path) if stop != peer]
 
     def _split_links(self) -> Effects:
-        for peer, link in sorted(self.links.items()):
-            if self._stops(peer, link.path):
-                yield from self.handshake.unlink(peer)
-                yield from self._link_along(peer, link.path)
+        for peer in sorted(self.links):
+            if peer in self.links:
+                yield from self.place_link(peer)
+
+    def place_link(self, peer: PeerId) -> Effects:
+        """Split a link at the peers that its path passes."""
+        path = self.links[peer].path
+        if self._stops(peer, path):
+            yield from self.handshake.unlink(peer)
+            yield from self._link_along(peer, path)
 
     # ---------------------------------------------------------------- gossip and gaps
 
@@ -103,11 +113,11 @@ class ChainOverlay(LinkOverlay):
         homes = self._homes.sample(self.rounds.draw, self.rounds.beat)
         return msgspec.structs.replace(super().gossip(), homes=homes)
 
-    def learn(self, sender: PeerId, gossip: Gossip) -> Effects:
+    def hear_gossip(self, sender: PeerId, gossip: Gossip) -> Effects:
         if self.handshake.component.is_apart(gossip.leader) and sender not in self.links:
             yield from self._bridge(sender)
-        yield from super().learn(sender, gossip)
-        if self._homes.learn(gossip.homes, self.rounds.number):
+        yield from super().hear_gossip(sender, gossip)
+        if self._homes.merge(gossip.homes, self.rounds.number):
             yield from self._split_links()
 
     def _bridge(self, peer: PeerId) -> Effects:
@@ -119,6 +129,6 @@ class ChainOverlay(LinkOverlay):
             self._gap = (now, now)
             yield from self.handshake.offer(peer, UNKNOWN)
 
-    def replace(self, peer: PeerId) -> Effects:
+    def replace_link(self, peer: PeerId) -> Effects:
         self._homes.forget(peer)
-        yield from super().replace(peer)
+        yield from super().replace_link(peer)

@@ -6,7 +6,7 @@ from wend.model.events import PeerId
 from wend.model.paths import Path
 from wend.protocol.plugins import EndLink, MakeLink, PluginEffect, Reroute
 from wend.strategies.tdo.handshake import SILENT
-from wend.strategies.tdo.paths import leads_through, rest, same
+from wend.strategies.tdo.paths import is_prefix, is_same, suffix
 
 ASK_AGAIN = 3
 """Periods after which a peer without a parent asks for its place again."""
@@ -15,7 +15,7 @@ ASK_AGAIN = 3
 class Family:
     """One peer's place in one tree."""
 
-    __slots__ = ("asked", "asks", "children", "heard", "parent", "parent_path", "path")
+    __slots__ = ("ask_count", "asked_round", "children", "heard_round", "parent", "parent_path", "path")
 
     def __init__(self) -> None:
         self.path: Path = ()
@@ -24,35 +24,35 @@ class Family:
         self.parent_path: Path = ()
         self.children: dict[PeerId, tuple[Path, int]] = {}
         """By child: its path from the root, and the round in which it was last heard."""
-        self.asked = -ASK_AGAIN
+        self.asked_round = -ASK_AGAIN
         """The round in which this peer last asked for a place."""
-        self.asks = 0
+        self.ask_count = 0
         """The number of requests since this peer last had a parent."""
-        self.heard = 0
+        self.heard_round = 0
         """The round in which the parent was last heard."""
 
     # ---------------------------------------------------------------- places
 
     @property
-    def is_second(self) -> bool:
+    def is_represented(self) -> bool:
         """Whether another peer represents this peer's router."""
         return self.parent is not None and (
-            same(self.path, self.parent_path) or (self.parent_path == () and len(self.path) == 1)
+            is_same(self.path, self.parent_path) or (self.parent_path == () and len(self.path) == 1)
         )
 
-    def is_beside(self, path: Path) -> bool:
+    def ends_here(self, path: Path) -> bool:
         """Whether a path ends at this peer's own router."""
-        return same(path, self.path) or (self.path == () and len(path) == 1)
+        return is_same(path, self.path) or (self.path == () and len(path) == 1)
 
-    def leads_to(self, path: Path) -> bool:
+    def is_on(self, path: Path) -> bool:
         """Whether a path ends here or leads on from here."""
-        return same(path, self.path) or leads_through(self.path, path)
+        return is_same(path, self.path) or is_prefix(self.path, path)
 
     def nearer_child(self, peer: PeerId, path: Path) -> PeerId | None:
         """The last child on the path to a peer."""
-        if self.is_beside(path):
+        if self.ends_here(path):
             return None
-        children = [(c, p) for c, (p, _) in self.children.items() if c != peer and not self.is_beside(p)]
+        children = [(c, p) for c, (p, _) in self.children.items() if c != peer and not self.ends_here(p)]
         above = [(-len(p), c) for c, p in children if _is_above(c, p, peer, path)]
         return min(above)[1] if above else None
 
@@ -60,7 +60,7 @@ class Family:
 
     def add_child(self, peer: PeerId, path: Path, round_: int) -> tuple[tuple[PeerId, Path], ...]:
         """Adopt a child. Return the children that are below it, which it adopts in turn."""
-        children = [] if self.is_beside(path) else sorted((c, p) for c, (p, _) in self.children.items())
+        children = [] if self.ends_here(path) else sorted((c, p) for c, (p, _) in self.children.items())
         below = tuple((c, p) for c, p in children if _is_above(peer, path, c, p))
         for child, _ in below:
             del self.children[child]
@@ -93,19 +93,19 @@ class Family:
                 self.parent, self.children = None, {}
             elif not _is_nearer(parent_path, parent, self.parent_path, self.parent):
                 return False
-        self.path, self.asks = path, 0
-        self.parent, self.parent_path, self.heard = parent, parent_path, round_
+        self.path, self.ask_count = path, 0
+        self.parent, self.parent_path, self.heard_round = parent, parent_path, round_
         return True
 
     def drop_silent_parent(self, round_: int) -> PeerId | None:
-        if self.parent is None or round_ - self.heard <= SILENT:
+        if self.parent is None or round_ - self.heard_round <= SILENT:
             return None
         parent, self.parent = self.parent, None
         return parent
 
     def lose_parent(self, round_: int) -> None:
         """Lose the parent, and ask for another at once."""
-        self.parent, self.asked = None, round_
+        self.parent, self.asked_round = None, round_
 
 
 class TreeLinks:
@@ -123,9 +123,9 @@ class TreeLinks:
         paths: dict[PeerId, Path] = {}
         for _, family in sorted(families.items()):
             for child, (path, _) in sorted(family.children.items()):
-                paths.setdefault(child, rest(path, family.path) if family.path else path)
+                paths.setdefault(child, suffix(path, family.path) if family.path else path)
             if family.parent is not None:
-                from_parent = rest(family.path, family.parent_path) if family.parent_path else family.path
+                from_parent = suffix(family.path, family.parent_path) if family.parent_path else family.path
                 paths.setdefault(family.parent, from_parent[::-1])
         effects: list[PluginEffect] = []
         for peer, path in paths.items():
@@ -138,7 +138,7 @@ class TreeLinks:
 
 def _is_above(peer: PeerId, path: Path, other: PeerId, other_path: Path) -> bool:
     """Whether a peer comes before another on the path from the root."""
-    return leads_through(path, other_path) or (same(path, other_path) and peer < other)
+    return is_prefix(path, other_path) or (is_same(path, other_path) and peer < other)
 
 
 def _is_nearer(path: Path, peer: PeerId, other_path: Path, other: PeerId) -> bool:

@@ -12,7 +12,7 @@ sampling, across components: if two peers are sure of different leaders, there i
 
 from wend.model.events import PeerId
 from wend.model.paths import Path
-from wend.protocol.plugins import EndLink, MakeLink, PeerConfig, PluginEffect, SendTo
+from wend.protocol.plugins import EndLink, MakeLink, PeerConfig, PluginEffect, Reroute, SendTo
 from wend.strategies.tdo.messages import INCARNATION_SHIFT, KeepAlive, LinkOffer, Unlinked
 from wend.strategies.tdo.rounds import Rounds
 
@@ -33,17 +33,17 @@ class ComponentLeader:
         self._heard: dict[PeerId, int] = {}
         self.leader = me
         self.beat = self._own
-        self._since = 0
-        self._risen = 0
-        self._now = 0
+        self._since_round = 0
+        self._rose_round = 0
+        self._round = 0
 
     @property
     def is_sure(self) -> bool:
-        return self._now - self._since >= SURE
+        return self._round - self._since_round >= SURE
 
     def tick(self) -> None:
-        self._now += 1
-        if self.leader != self._me and self._now - self._risen > STALE:
+        self._round += 1
+        if self.leader != self._me and self._round - self._rose_round > STALE:
             self._follow(self._me, self._own)
         if self.leader == self._me:
             self._own += 1
@@ -57,7 +57,7 @@ class ComponentLeader:
         if leader < self.leader:
             self._follow(leader, beat)
         elif leader == self.leader:
-            self.beat, self._risen = beat, self._now
+            self.beat, self._rose_round = beat, self._round
 
     def is_apart(self, leader: PeerId) -> bool:
         """Whether a peer that is sure of this leader is in another component."""
@@ -65,7 +65,7 @@ class ComponentLeader:
 
     def _follow(self, leader: PeerId, beat: int) -> None:
         self.leader, self.beat = leader, beat
-        self._since = self._risen = self._now
+        self._since_round = self._rose_round = self._round
 
 
 class LinkRecord:
@@ -119,6 +119,10 @@ class LinkHandshake:
         self._end_up_to(peer, theirs)
         return SendTo(peer, Unlinked(0, theirs))
 
+    def reroute(self, peer: PeerId, path: Path) -> list[PluginEffect]:
+        self.links[peer].path = path
+        return [Reroute(peer, path)]
+
     def unlink(self, peer: PeerId, heir: PeerId | None = None) -> list[PluginEffect]:
         link = self.links.pop(peer)
         self._end_up_to(peer, link.theirs)
@@ -141,7 +145,7 @@ class LinkHandshake:
         """The other end has the link, under this number."""
         self.links[peer].theirs, self.links[peer].heard = theirs, self._rounds.number
 
-    def hear_alive(self, sender: PeerId, message: KeepAlive) -> bool:
+    def hear_keep_alive(self, sender: PeerId, message: KeepAlive) -> bool:
         """Handle a keep-alive. Return False if this end has no such link."""
         if sender not in self.links or self.is_void(sender, message.number):
             return False

@@ -33,7 +33,10 @@ class HomeRouters:
         self._representatives: dict[Router, PeerId] = {}
         self._dead: dict[PeerId, int] = {}
 
-    def settle(self, path: Path) -> bool:
+    def knows(self, peer: PeerId) -> bool:
+        return peer in self._homes
+
+    def set_own_router(self, path: Path) -> bool:
         """Learn this peer's own router from a path that starts there. Return True if it was unknown."""
         if self._own is not None or path[0] is None:
             return False
@@ -41,7 +44,7 @@ class HomeRouters:
         self._elect(self._own)
         return True
 
-    def on_path(self, path: Path) -> list[tuple[PeerId, int]]:
+    def representatives_on(self, path: Path) -> list[tuple[PeerId, int]]:
         """The other peers that represent routers of a path, with their positions."""
         places = [(self._representatives.get(router), place) for place, router in enumerate(path) if router is not None]
         return [(peer, place) for peer, place in places if peer is not None and peer != self._me]
@@ -54,7 +57,7 @@ class HomeRouters:
             homes.append((self._me, self._own, beat))
         return tuple(homes)
 
-    def learn(self, homes: Iterable[tuple[PeerId, Router, int]], round_: int) -> bool:
+    def merge(self, homes: Iterable[tuple[PeerId, Router, int]], round_: int) -> bool:
         """Learn from gossip. Return True if another peer represents the router of a peer that is new or has moved."""
         has_changed = False
         for peer, router, beat in homes:

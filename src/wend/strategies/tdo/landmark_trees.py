@@ -35,14 +35,14 @@ from wend.strategies.tdo.messages import (
     Renew,
     refuse,
 )
-from wend.strategies.tdo.paths import PathTracer, is_valid, leads_through, same
+from wend.strategies.tdo.paths import PathTracer, is_prefix, is_same, is_valid
 from wend.strategies.tdo.rounds import MembershipSettings, Rounds
 
 ELECTION = 8
 """Periods between elections: enough to learn the result of the last one."""
-IN_VAIN = 5
+GUEST_AFTER = 5
 """The number of times a peer asks for its place before it asks to be a guest."""
-PLACE_AGAIN = 20
+GUEST_RETRY = 20
 """Periods after which a landmark tries a guest's place again."""
 
 
@@ -82,7 +82,7 @@ class LandmarkTrees:
 
     # ---------------------------------------------------------------- the rounds
 
-    def tend(self, now: Nanos) -> Effects:
+    def run_round(self, now: Nanos) -> Effects:
         """Do the work of one period."""
         round_ = self._rounds.number
         self._census.tick()
@@ -93,10 +93,10 @@ class LandmarkTrees:
         yield from self._ask_parents()
         for root in self._others:
             family = self.families.setdefault(root, Family())
-            if family.parent is None and round_ - family.asked >= ASK_AGAIN:
-                family.asked = round_
-                family.asks += 1
-                yield SendTo(root, JoinTree(family.asks > IN_VAIN))
+            if family.parent is None and round_ - family.asked_round >= ASK_AGAIN:
+                family.asked_round = round_
+                family.ask_count += 1
+                yield SendTo(root, JoinTree(family.ask_count > GUEST_AFTER))
             elif family.parent is not None and self._tracer.is_time_to_repeat(self._census.peers):
                 yield SendTo(root, Renew(family.path))
         yield from self._place_guests()
@@ -126,7 +126,7 @@ class LandmarkTrees:
             family, path = self.families[self._me], self._tracer.paths[guest]
             if guest not in family.children:
                 del self._guests[guest]
-            elif (self._rounds.number - since) % PLACE_AGAIN == PLACE_AGAIN - 1:
+            elif (self._rounds.number - since) % GUEST_RETRY == GUEST_RETRY - 1:
                 nearer = family.nearer_child(guest, path)
                 if nearer is None:
                     del self._guests[guest]
@@ -139,9 +139,9 @@ class LandmarkTrees:
             beats[self._me] = self._rounds.beat
         return Gossip(self._census.epoch, self._census.minima, tuple(sorted(beats.items())))
 
-    def learn(self, sender: PeerId, gossip: Gossip) -> Effects:
+    def hear_gossip(self, sender: PeerId, gossip: Gossip) -> Effects:
         self._census.merge(gossip.epoch, gossip.minima)
-        self._others.learn(gossip.landmarks, self._rounds.number)
+        self._others.merge(gossip.landmarks, self._rounds.number)
         yield from ()
 
     def leave(self) -> Effects:
@@ -195,7 +195,7 @@ class LandmarkTrees:
         else:
             yield from self._match(self._me, peer, path)
 
-    def find_path(self, peer: PeerId, path: Path | None) -> Effects:
+    def handle_path(self, peer: PeerId, path: Path | None) -> Effects:
         """Place a peer to which this landmark has measured the path, unless it has its place already."""
         self._tracer.finish(peer)
         before = self._tracer.finish_repeated(peer)
@@ -219,7 +219,7 @@ class LandmarkTrees:
     def _hear_child_alive(self, sender: PeerId, missing: tuple[PeerId, ...]) -> Effects:
         for root, family in sorted(self.families.items()):
             if family.parent == sender:
-                family.heard = self._rounds.number
+                family.heard_round = self._rounds.number
                 if root in missing:
                     family.lose_parent(self._rounds.number)
                     yield SendTo(root, JoinTree())
@@ -251,9 +251,9 @@ class LandmarkTrees:
         if family is None or peer in (self._me, family.parent):
             return
         if root != self._me:
-            if family.parent is None or not family.leads_to(path):
+            if family.parent is None or not family.is_on(path):
                 return  # no place from here, or this peer's own path has changed: the peer will ask the landmark again
-            if family.is_second or (same(path, family.path) and peer < self._me):
+            if family.is_represented or (is_same(path, family.path) and peer < self._me):
                 yield SendTo(family.parent, Find(root, peer, path))
                 return
         family.children.pop(peer, None)
@@ -269,12 +269,12 @@ class LandmarkTrees:
         root, path, parent_path = message.root, message.path, message.parent_path
         if root == self._me or root not in self._others:
             return
-        fits = leads_through(parent_path, path) or (same(parent_path, path) and sender < self._me)
+        fits = is_prefix(parent_path, path) or (is_same(parent_path, path) and sender < self._me)
         if not fits or not is_valid(path):
             yield refuse(sender, message)
             return
         family = self.families.setdefault(root, Family())
-        if family.adopt_parent(sender, parent_path, path, self._rounds.number) and family.is_second:
+        if family.adopt_parent(sender, parent_path, path, self._rounds.number) and family.is_represented:
             for child, child_path in family.release_children():
                 yield SendTo(sender, Find(root, child, child_path))
         for child, child_path in message.children:

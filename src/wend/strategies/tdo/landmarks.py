@@ -92,7 +92,7 @@ class Landmarks:
     def beats(self) -> dict[PeerId, int]:
         return {peer: beat for peer, (beat, _) in self._beats.items()}
 
-    def learn(self, beats: Iterable[tuple[PeerId, int]], round_: int) -> None:
+    def merge(self, beats: Iterable[tuple[PeerId, int]], round_: int) -> None:
         for peer, beat in beats:
             before = self._beats.get(peer)
             if peer == self._me or beat <= self._dead.get(peer, -1):

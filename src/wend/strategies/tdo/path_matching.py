@@ -13,12 +13,12 @@ request to each other for ever. And an end that withdraws a link tells the other
 from collections.abc import Container
 
 from wend.model.events import PeerId
-from wend.model.paths import UNKNOWN, Path
+from wend.model.paths import Path
 from wend.model.units import Nanos
 from wend.protocol.plugins import PeerConfig, SendTo
 from wend.strategies.tdo.link_overlay import LinkOverlay
 from wend.strategies.tdo.messages import Effects, Join, MultiJoin, ProbePing
-from wend.strategies.tdo.paths import leads_through, rest
+from wend.strategies.tdo.paths import is_prefix, suffix
 from wend.strategies.tdo.rounds import WARM, MembershipSettings, Rounds
 from wend.strategies.tdo.sampling import Sampling
 
@@ -41,7 +41,7 @@ class ProbedRoundTrips:
         self._pinged.update(dict.fromkeys(peers, now))
         return [SendTo(peer, ProbePing(round_)) for peer in peers]
 
-    def answer(self, now: Nanos, peer: PeerId) -> None:
+    def handle_answer(self, now: Nanos, peer: PeerId) -> None:
         """Handle the answer of a probed peer. Its first one counts."""
         sent = self._pinged.get(peer)
         if sent is not None and peer not in self._trips:
@@ -62,8 +62,8 @@ class PathMatching(LinkOverlay):
 
     def __init__(self, config: PeerConfig, rounds: Rounds, sign: int = 0) -> None:
         """`sign`: 1 to join the nearest peers of a sample, -1 the farthest, 0 random ones."""
-        super().__init__(config, rounds)
         settings = config.of(MembershipSettings)
+        super().__init__(config, rounds, one_end_traces=not settings.trace_both_ends)
         self._count = settings.membership_k
         self._trace_both_ends = settings.trace_both_ends
         size = settings.membership_k + settings.membership_sample
@@ -73,7 +73,7 @@ class PathMatching(LinkOverlay):
 
     # ---------------------------------------------------------------- joining
 
-    def seek(self, now: Nanos) -> Effects:
+    def seek_links(self, now: Nanos) -> Effects:
         round_ = self.rounds.number
         self.tracer.expire(round_)
         if round_ < WARM:
@@ -92,6 +92,7 @@ class PathMatching(LinkOverlay):
         for peer in peers:
             if peer not in self.links:
                 yield from self.join(peer)
+        yield from self.retrace(self._joined)
 
     def _best(self, count: int, round_trips: ProbedRoundTrips) -> list[PeerId]:
         if self.rounds.number < 2 * WARM:  # let answers come in before choosing
@@ -101,28 +102,27 @@ class PathMatching(LinkOverlay):
             round_trips.clear()
         return peers
 
-    def answer_probe(self, now: Nanos, sender: PeerId) -> None:
+    def handle_probe_answer(self, now: Nanos, sender: PeerId) -> None:
         if self._round_trips is not None:
-            self._round_trips.answer(now, sender)
+            self._round_trips.handle_answer(now, sender)
 
-    def place(self, peer: PeerId, path: Path | None) -> Effects:
+    def handle_join(self, peer: PeerId, path: Path | None) -> Effects:
         if path is not None:
             yield from self._match(peer, path)
         else:
             yield from self.tracer.trace(peer, self.rounds.number)
 
-    def consider(self, peer: PeerId, number: int, path: Path) -> Effects:
+    def handle_offer(self, peer: PeerId, number: int, path: Path) -> Effects:
         trace = self.tracer.trace(peer, self.rounds.number, number)
         if self._trace_both_ends:
             yield from trace
         else:
-            yield from self.find_path(peer, path)
+            yield from self.handle_first_path(peer, path)
 
-    def find_path(self, peer: PeerId, path: Path | None) -> Effects:
+    def handle_first_path(self, peer: PeerId, path: Path) -> Effects:
         pending = self.tracer.finish(peer)
         if pending is None or peer in self.links:
             return
-        path = path or UNKNOWN
         if not pending.offer:
             yield from self._match(peer, path)
         elif not self.handshake.is_void(peer, pending.offer):  # else the peer withdrew it meanwhile
@@ -134,7 +134,7 @@ class PathMatching(LinkOverlay):
         """Algorithm 5.6: place a peer that asked to join."""
         target = self._neighbour_on(path)
         if target is not None:
-            yield SendTo(target, Join(peer, rest(path, self.links[target].path)))
+            yield SendTo(target, Join(peer, suffix(path, self.links[target].path)))
             return
         behind = self._neighbours_behind(path)
         for other, _ in behind:
@@ -146,12 +146,26 @@ class PathMatching(LinkOverlay):
         target = self._neighbour_on(path)
         if target is not None:
             yield self.handshake.decline(peer, number)
-            yield SendTo(target, Join(peer, rest(path, self.links[target].path)))
+            yield SendTo(target, Join(peer, suffix(path, self.links[target].path)))
             return
         behind = self._neighbours_behind(path)
         for other, _ in behind:
             yield from self.handshake.unlink(other)
         yield from self.handshake.accept(peer, path, number)
+        if behind:
+            yield SendTo(peer, MultiJoin(behind))
+
+    def place_link(self, peer: PeerId) -> Effects:
+        """Pass the link to the neighbour that its path passes. Pass neighbours that lie behind its end to that peer."""
+        path = self.links[peer].path
+        target = self._neighbour_on(path)
+        if target is not None:
+            yield from self.handshake.unlink(peer)
+            yield SendTo(target, Join(peer, suffix(path, self.links[target].path)))
+            return
+        behind = self._neighbours_behind(path)
+        for other, _ in behind:
+            yield from self.handshake.unlink(other)
         if behind:
             yield SendTo(peer, MultiJoin(behind))
 
@@ -163,9 +177,9 @@ class PathMatching(LinkOverlay):
     def _neighbours_behind(self, path: Path) -> tuple[tuple[PeerId, Path], ...]:
         """The neighbours behind the end of the path, each with the rest of its path: the peer there links them."""
         links = sorted(self.links.items())
-        return tuple((peer, rest(link.path, path)) for peer, link in links if _passes(link.path, path))
+        return tuple((peer, suffix(link.path, path)) for peer, link in links if _passes(link.path, path))
 
 
 def _passes(path: Path, begin: Path) -> bool:
     """Whether a path leaves this peer's router and passes the end of another path."""
-    return len(begin) > 1 and leads_through(begin, path)
+    return len(begin) > 1 and is_prefix(begin, path)

@@ -52,9 +52,10 @@ class PathTracer:
     def trace(self, peer: PeerId, round_: int, offer: int = 0) -> list[FindPath]:
         """Trace a path, unless that is under way. If an offer waits for the path, it replaces what waited before."""
         is_pending = peer in self._pending
+        is_running = is_pending or self._repeated.pop(peer, None) is not None
         if offer or not is_pending:
             self._pending[peer] = PendingTrace(round_, offer)
-        return [] if is_pending else [FindPath(peer)]
+        return [] if is_running else [FindPath(peer)]
 
     def finish(self, peer: PeerId) -> PendingTrace | None:
         """End the trace of a path. Return what waited for it."""
@@ -93,15 +94,15 @@ def is_valid(path: Path) -> bool:
     return 0 < len(path) <= LONGEST
 
 
-def leads_through(path: Path, other: Path) -> bool:
+def is_prefix(path: Path, other: Path) -> bool:
     """Whether `path` is a strict prefix of `other`. It is strict so that peers of one router are equal."""
     return len(path) < len(other) and None not in path and other[: len(path)] == path
 
 
-def same(path: Path, other: Path) -> bool:
+def is_same(path: Path, other: Path) -> bool:
     return None not in path and path == other
 
 
-def rest(path: Path, begin: Path) -> Path:
+def suffix(path: Path, begin: Path) -> Path:
     """The path from the end of `begin` to the end of `path`, given that `begin` is a prefix of `path`."""
     return path[len(begin) - 1 :]

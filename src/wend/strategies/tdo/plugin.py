@@ -63,7 +63,7 @@ class OverlayMember(Membership):
             case ContactFound(peer):
                 self.rounds.sampling.add_contact(peer)
             case PathFound(peer, path):
-                yield from self.overlay.find_path(peer, path)
+                yield from self.overlay.handle_path(peer, path)
             case Due():
                 yield from self._advance(now)
             case Stopping():
@@ -78,7 +78,7 @@ class OverlayMember(Membership):
         if shuffle is not None:
             partner, entries = shuffle
             yield SendTo(partner, Shuffle(entries, self.overlay.gossip()))
-        yield from self.overlay.tend(now)
+        yield from self.overlay.run_round(now)
         yield timer
 
     def _hear(self, now: Nanos, sender: PeerId, message: MembershipMessage) -> Effects:
@@ -87,7 +87,7 @@ class OverlayMember(Membership):
                 mine = self.rounds.sampling.merge(sender, entries, answer)
                 if mine is not None:
                     yield SendTo(sender, Shuffle(mine, self.overlay.gossip(), True))
-                yield from self.overlay.learn(sender, gossip)
+                yield from self.overlay.hear_gossip(sender, gossip)
             case ProbePing(number):
                 yield SendTo(sender, ProbePong(number))
             case _:

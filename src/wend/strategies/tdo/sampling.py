@@ -42,7 +42,7 @@ class Sampling:
         """Add a peer to join by, found while this one runs."""
         if peer != self._me and peer not in self._contacts:
             self._contacts = tuple(sorted((*self._contacts, peer)))
-            self._take(((peer, 0),), ())
+            self._add_entries(((peer, 0),), ())
 
     @property
     def acquaintances(self) -> tuple[PeerId, ...]:
@@ -66,22 +66,22 @@ class Sampling:
             del self._ages[partner]
         else:
             return None
-        entries = self._some(SHUFFLED - 1)
+        entries = self._sample_entries(SHUFFLED - 1)
         self._sent = tuple(peer for peer, _ in entries)
         return partner, ((self._me, 0), *entries)
 
     def merge(self, sender: PeerId, entries: Entries, answer: bool) -> Entries | None:
         """Merge the entries of a shuffle. Return the answer to send, or None if this is an answer."""
-        mine = None if answer else self._some(SHUFFLED)
+        mine = None if answer else self._sample_entries(SHUFFLED)
         sent = self._sent if mine is None else tuple(peer for peer, _ in mine)
         # do not add a peer that answers: else all views would hold the contacts and few others
-        self._take(entries if answer else ((sender, 0), *entries), sent)
+        self._add_entries(entries if answer else ((sender, 0), *entries), sent)
         return mine
 
     def forget(self, peer: PeerId) -> None:
         self._ages.pop(peer, None)
 
-    def _take(self, entries: Entries, sent: tuple[PeerId, ...]) -> None:
+    def _add_entries(self, entries: Entries, sent: tuple[PeerId, ...]) -> None:
         for peer, age in entries:
             if peer != self._me and 0 <= age <= TOO_OLD:
                 self._ages[peer] = min(age, self._ages.get(peer, age))
@@ -90,5 +90,5 @@ class Sampling:
             # remove the entries that the other side has now first, then the oldest
             del self._ages[max(self._ages, key=lambda peer: (peer in given, self._ages[peer], peer))]
 
-    def _some(self, count: int) -> Entries:
+    def _sample_entries(self, count: int) -> Entries:
         return tuple((peer, self._ages[peer]) for peer in self.sample(count))

@@ -87,13 +87,13 @@ class TreeGeneration:
         self._waiting: dict[PeerId, dict[int, LinkWeight | TreeMessage]] = {}
         self.early: list[tuple[PeerId, TreeMessage]] = []
         """Messages of neighbours that started to build before this peer."""
-        self.mine: dict[PeerId, float] = {}
-        self.theirs: dict[PeerId, LinkWeight] = {}
+        self.own_weights: dict[PeerId, float] = {}
+        self.their_weights: dict[PeerId, LinkWeight] = {}
         self.costs: dict[PeerId, int] = {}
         """The costs of the links, on which both ends agree."""
 
     @property
-    def used(self) -> set[PeerId]:
+    def tree_neighbours(self) -> set[PeerId]:
         """The neighbours on any tree."""
         return {peer for tree in self.trees for peer in tree}
 
@@ -146,16 +146,20 @@ class TreeSets:
         newest = self.newest
         working = {peer for peer in view.neighbours if view.links[peer].is_up and view.links[peer].heard_by_neighbour}
         if self._links_changed(now, working, view):
-            return self._call(now, view)
-        if newest is not None and newest.trees and self._has_lasting_drift(now, newest, newest.used & working, view):
-            return [Notice("trees-renewed", view.me), *self._call(now, view)]
+            return self._call_generation(now, view)
+        if (
+            newest is not None
+            and newest.trees
+            and self._has_lasting_drift(now, newest, newest.tree_neighbours & working, view)
+        ):
+            return [Notice("trees-renewed", view.me), *self._call_generation(now, view)]
         return []
 
     def _links_changed(self, now: Nanos, working: set[PeerId], view: View) -> bool:
         """Whether other links work than those of the newest generation, for long, or its building has stopped."""
         newest = self.newest
         links = set() if newest is None else newest.links
-        needed = links if newest is None or not newest.trees else newest.used
+        needed = links if newest is None or not newest.trees else newest.tree_neighbours
         changed = (working - links) | (needed - working)
         self._since = {peer: self._since.get(peer, now) for peer in sorted(changed)}
         has_stopped = newest is not None and self._has_stopped(now, newest)
@@ -169,7 +173,7 @@ class TreeSets:
     def _has_lasting_drift(self, now: Nanos, newest: TreeGeneration, used: set[PeerId], view: View) -> bool:
         """Whether a tree link has drifted for long. Estimates of other links are old, since they carry no events."""
         fails = {peer: 1.0 - view.links[peer].reliability for peer in sorted(used)}
-        drifting = [peer for peer, chance in fails.items() if has_drifted(newest.mine[peer], chance)]
+        drifting = [peer for peer, chance in fails.items() if has_drifted(newest.own_weights[peer], chance)]
         self._drifting = {peer: self._drifting.get(peer, now) for peer in drifting}
         lasting = any(now - since >= DRIFT_NS for since in self._drifting.values())
         return lasting and now - newest.began >= RENEW_NS + view.me % 8 * 40 * MS
@@ -184,19 +188,19 @@ class TreeSets:
         trees it is short."""
         return (QUICK_NS if self.newest is None else LASTING_NS) + view.me % 8 * 40 * MS
 
-    def restarted(self, now: Nanos, peer: PeerId) -> None:
+    def note_restart(self, now: Nanos, peer: PeerId) -> None:
         """A neighbour restarted and does not know this generation."""
         if self.newest is not None:
             self.newest.links.discard(peer)
             self._since[peer] = now - LASTING_NS + QUICK_NS
 
-    def _call(self, now: Nanos, view: View) -> list[PluginEffect]:
+    def _call_generation(self, now: Nanos, view: View) -> list[PluginEffect]:
         self._since.clear()
         self._drifting.clear()
         generation = (self._number + 1, view.me, view.incarnation)
-        return [Notice("trees-called", view.me), *self._enter(now, generation, view)]
+        return [Notice("trees-called", view.me), *self._join_generation(now, generation, view)]
 
-    def _enter(self, now: Nanos, generation: Generation, view: View) -> list[PluginEffect]:
+    def _join_generation(self, now: Nanos, generation: Generation, view: View) -> list[PluginEffect]:
         before = self.newest
         if before is None or before.trees:
             self._on_failed = 0
@@ -207,13 +211,13 @@ class TreeSets:
         effects: list[PluginEffect] = []
         for peer in view.neighbours:
             if view.links[peer].is_up and view.links[peer].heard_by_neighbour:
-                effects.append(self._add(build, peer, view))
+                effects.append(self._add_link(build, peer, view))
         return [*effects, *self._start(build, view)]
 
-    def _add(self, build: TreeGeneration, peer: PeerId, view: View) -> Tell:
+    def _add_link(self, build: TreeGeneration, peer: PeerId, view: View) -> Tell:
         build.links.add(peer)
-        build.mine[peer] = min(max(0.0, 1.0 - view.links[peer].reliability), 1.0)
-        return build.tell(peer, LinkWeight(self._fails, build.mine[peer]))
+        build.own_weights[peer] = min(max(0.0, 1.0 - view.links[peer].reliability), 1.0)
+        return build.tell(peer, LinkWeight(self._fails, build.own_weights[peer]))
 
     # ---------------------------------------------------------------- building a generation
 
@@ -222,15 +226,15 @@ class TreeSets:
             return [Refuse(sender, "invalid-generation")]
         effects: list[PluginEffect] = []
         if self.newest is None or order(sequenced.generation) > order(self.newest.generation):
-            effects += self._enter(now, sequenced.generation, view)
+            effects += self._join_generation(now, sequenced.generation, view)
         build = self.newest
         assert build is not None
         if sequenced.generation != build.generation:
             return effects  # an old generation
         if sender not in build.links:
-            if build.builder is not None or sender in build.mine:
+            if build.builder is not None or sender in build.own_weights:
                 return effects  # it uses a link that this peer leaves out: neither will complete
-            effects.append(self._add(build, sender, view))
+            effects.append(self._add_link(build, sender, view))
         messages = build.in_order(sender, sequenced)
         if messages is None:
             return [*effects, Refuse(sender, "trees-far-ahead")]
@@ -244,9 +248,11 @@ class TreeSets:
         self, build: TreeGeneration, sender: PeerId, message: LinkWeight | TreeMessage, view: View
     ) -> list[PluginEffect]:
         if isinstance(message, LinkWeight):
-            if sender in build.theirs or not (0.0 <= message.peer_fails <= 1.0 and 0.0 <= message.link_fails <= 1.0):
+            if sender in build.their_weights or not (
+                0.0 <= message.peer_fails <= 1.0 and 0.0 <= message.link_fails <= 1.0
+            ):
                 return [Refuse(sender, "invalid-weight")]
-            build.theirs[sender] = message
+            build.their_weights[sender] = message
             return self._start(build, view)
         if build.builder is None:
             build.early.append((sender, message))
@@ -267,13 +273,13 @@ class TreeSets:
 
     def _start(self, build: TreeGeneration, view: View) -> list[PluginEffect]:
         """Start the builder once the weights of both ends of all links are known."""
-        if build.builder is not None or build.theirs.keys() != build.links:
+        if build.builder is not None or build.their_weights.keys() != build.links:
             return []
-        fails = {peer: max(build.mine[peer], told.link_fails) for peer, told in build.theirs.items()}
+        fails = {peer: max(build.own_weights[peer], told.link_fails) for peer, told in build.their_weights.items()}
         build.costs = {peer: cost(link) for peer, link in fails.items()}
         weights = {
             peer: 1.0 - (1.0 - self._fails) * (1.0 - told.peer_fails) * (1.0 - fails[peer])
-            for peer, told in build.theirs.items()
+            for peer, told in build.their_weights.items()
         }
         build.builder = self._make(view.me, self._k, weights, build.generation[1])
         effects: list[PluginEffect] = [build.tell(peer, each) for peer, each in build.builder.start()]
@@ -285,7 +291,7 @@ class TreeSets:
 
     def _complete(self, build: TreeGeneration, view: View) -> list[PluginEffect]:
         builder = build.builder
-        if build.trees or builder is None or not (builder.complete and builder.decided):
+        if build.trees or builder is None or not (builder.is_complete and builder.is_decided):
             return []
         build.trees = tuple(builder.branches(tree) for tree in range(self._k))
         return [Notice("trees-complete", view.me)]

@@ -44,15 +44,15 @@ class _Instance:
         self.basic: dict[PeerId, Key] = {}
         """The undecided ones."""
         self.branches: set[PeerId] = set()
-        self.awake = False
+        self.is_awake = False
         self.level = 0
         self.core: Key | None = None
-        self.finding = False
-        self.stalled = False
+        self.is_finding = False
+        self.is_stalled = False
         """Whether the search waits for an earlier tree to decide."""
-        self.waits = 0
+        self.missing_reports = 0
         """The number of branches that have not reported."""
-        self.testing: PeerId | None = None
+        self.probed: PeerId | None = None
         self.parent: PeerId | None = None
         self.best: Key | None = None
         self.best_peer: PeerId | None = None
@@ -64,57 +64,57 @@ class GhsBuilder:
 
     def __init__(self, me: PeerId, k: int, weights: Mapping[PeerId, float]) -> None:
         self.me = me
-        self.complete = not weights
+        self.is_complete = not weights
         """Whether all trees are complete at all peers."""
         self._trees = [_Instance(number) for number in range(k)]
         self._weights = {peer: weights[peer] for peer in sorted(weights)}
         self._out: Outbound = []
         for peer in self._weights:
-            self._hand_over(peer, 0, 0)
+            self._pass_on(peer, 0, 0)
 
     def branches(self, tree: int) -> tuple[PeerId, ...]:
         return tuple(sorted(self._trees[tree].branches))
 
     @property
-    def decided(self) -> bool:
+    def is_decided(self) -> bool:
         """Whether all links of this peer are decided in all trees."""
         return not any(tree.basic for tree in self._trees)
 
     def start(self) -> Outbound:
-        self._settle()
-        return self._spoken()
+        self._resume()
+        return self._drain()
 
     def hear(self, sender: PeerId, message: GhsMessage) -> Outbound | None:
         """Handle a message. Return the messages to send, or None if no honest neighbour sends such a message."""
         if isinstance(message, Complete):
             if sender not in self._trees[-1].branches:
                 return None
-            self._completed(sender)
-            return self._spoken()
+            self._finish(sender)
+            return self._drain()
         if sender not in self._weights or not 0 <= message.tree < len(self._trees):
             return None
         tree = self._trees[message.tree]
-        if not self._makes_sense(tree, sender, message):
+        if not self._is_plausible(tree, sender, message):
             return None
-        if self._take(tree, sender, message):
-            self._settle()
+        if self._handle(tree, sender, message):
+            self._resume()
         elif sum(peer == sender for peer, _ in tree.deferred) < PATIENCE:
             tree.deferred.append((sender, message))
         else:
             return None
-        return self._spoken()
+        return self._drain()
 
-    def _spoken(self) -> Outbound:
+    def _drain(self) -> Outbound:
         out, self._out = self._out, []
         return out
 
-    def _say(self, peer: PeerId, message: GhsMessage) -> None:
+    def _send(self, peer: PeerId, message: GhsMessage) -> None:
         self._out.append((peer, message))
 
-    def _makes_sense(self, tree: _Instance, sender: PeerId, message: GhsMessage) -> bool:
+    def _is_plausible(self, tree: _Instance, sender: PeerId, message: GhsMessage) -> bool:
         match message:
             case Accept() | Reject():
-                return tree.testing == sender
+                return tree.probed == sender
             case Connect(_, level):
                 return level >= 0
             case Initiate(_, level):
@@ -127,20 +127,20 @@ class GhsBuilder:
 
     # ---------------------------------------------------------------- links pass from tree to tree
 
-    def _hand_over(self, peer: PeerId, number: int, used: int) -> None:
+    def _pass_on(self, peer: PeerId, number: int, used: int) -> None:
         if number < len(self._trees):
             tree = self._trees[number]
             key = (used, self._weights[peer], min(self.me, peer), max(self.me, peer))
             tree.keys[peer] = tree.basic[peer] = key
 
-    def _branch(self, tree: _Instance, peer: PeerId) -> None:
+    def _add_branch(self, tree: _Instance, peer: PeerId) -> None:
         if tree.basic.pop(peer, None) is not None:
             tree.branches.add(peer)
-            self._hand_over(peer, tree.number + 1, tree.keys[peer][0] + 1)
+            self._pass_on(peer, tree.number + 1, tree.keys[peer][0] + 1)
 
     def _reject(self, tree: _Instance, peer: PeerId) -> None:
         if tree.basic.pop(peer, None) is not None:
-            self._hand_over(peer, tree.number + 1, tree.keys[peer][0])
+            self._pass_on(peer, tree.number + 1, tree.keys[peer][0])
 
     def _must_wait(self, tree: _Instance) -> bool:
         """Eq. 6.1.2: whether an earlier instance may still pass on a link that is better than any here."""
@@ -150,21 +150,21 @@ class GhsBuilder:
                 return True
         return False
 
-    def _settle(self) -> None:
+    def _resume(self) -> None:
         """Resume the searches, sleeping instances and deferred messages that waited for a decision."""
         changed = True
         while changed:
             changed = False
             for tree in self._trees:
-                if not tree.awake and tree.basic and not self._must_wait(tree):
+                if not tree.is_awake and tree.basic and not self._must_wait(tree):
                     self._wake(tree)
                     changed = True
-                if tree.stalled and not self._must_wait(tree):
+                if tree.is_stalled and not self._must_wait(tree):
                     self._search(tree)
                     changed = True
                 deferred, tree.deferred = tree.deferred, []
                 for sender, message in deferred:
-                    if self._take(tree, sender, message):
+                    if self._handle(tree, sender, message):
                         changed = True
                     else:
                         tree.deferred.append((sender, message))
@@ -173,107 +173,107 @@ class GhsBuilder:
 
     def _wake(self, tree: _Instance) -> None:
         """Start as a fragment of level 0, and connect over the best link."""
-        tree.awake = True
+        tree.is_awake = True
         key = min(tree.basic.values())
         best = key[2] + key[3] - self.me
-        self._branch(tree, best)
-        self._say(best, Connect(tree.number, 0))
+        self._add_branch(tree, best)
+        self._send(best, Connect(tree.number, 0))
 
-    def _take(self, tree: _Instance, sender: PeerId, message: GhsMessage) -> bool:
+    def _handle(self, tree: _Instance, sender: PeerId, message: GhsMessage) -> bool:
         """Handle a message. Return False if it is too early."""
         match message:
             case Connect():
-                return self._connect(tree, sender, message)
+                return self._handle_connect(tree, sender, message)
             case Initiate():
-                self._initiate(tree, sender, message)
+                self._handle_initiate(tree, sender, message)
             case Probe():
-                return self._test(tree, sender, message)
+                return self._handle_probe(tree, sender, message)
             case Accept():
-                tree.testing = None
-                self._better(tree, tree.keys[sender], sender)
-                self._report(tree)
+                tree.probed = None
+                self._keep_better(tree, tree.keys[sender], sender)
+                self._send_report(tree)
             case Reject():
-                tree.testing = None
+                tree.probed = None
                 self._reject(tree, sender)
                 self._search(tree)
             case Report():
-                return self._reported(tree, sender, message)
+                return self._handle_report(tree, sender, message)
             case ChangeCore():
                 self._change_core(tree)
         return True
 
-    def _connect(self, tree: _Instance, sender: PeerId, message: Connect) -> bool:
-        if not tree.awake or sender not in tree.keys:
+    def _handle_connect(self, tree: _Instance, sender: PeerId, message: Connect) -> bool:
+        if not tree.is_awake or sender not in tree.keys:
             return False
         if message.level < tree.level:  # absorbed
             assert tree.core is not None
-            self._branch(tree, sender)
-            self._say(sender, Initiate(tree.number, tree.level, tree.core, tree.finding))
-            tree.waits += tree.finding
+            self._add_branch(tree, sender)
+            self._send(sender, Initiate(tree.number, tree.level, tree.core, tree.is_finding))
+            tree.missing_reports += tree.is_finding
             return True
         if sender not in tree.branches:
             return False
-        self._say(sender, Initiate(tree.number, tree.level + 1, tree.keys[sender], True))  # merged
+        self._send(sender, Initiate(tree.number, tree.level + 1, tree.keys[sender], True))  # merged
         return True
 
-    def _initiate(self, tree: _Instance, sender: PeerId, message: Initiate) -> None:
-        tree.level, tree.core, tree.finding = message.level, message.core, message.finding
+    def _handle_initiate(self, tree: _Instance, sender: PeerId, message: Initiate) -> None:
+        tree.level, tree.core, tree.is_finding = message.level, message.core, message.finding
         tree.parent = sender
         tree.best = tree.best_peer = None
         for peer in sorted(tree.branches - {sender}):
-            self._say(peer, message)
-            tree.waits += message.finding
+            self._send(peer, message)
+            tree.missing_reports += message.finding
         if message.finding:
             self._search(tree)
 
     def _search(self, tree: _Instance) -> None:
         """Test the best undecided link, once no earlier instance can pass on a better one."""
-        tree.stalled = self._must_wait(tree)
-        if tree.stalled:
+        tree.is_stalled = self._must_wait(tree)
+        if tree.is_stalled:
             return
         if not tree.basic:
-            self._report(tree)
+            self._send_report(tree)
             return
         assert tree.core is not None
         key = min(tree.basic.values())
-        tree.testing = key[2] + key[3] - self.me
-        self._say(tree.testing, Probe(tree.number, tree.level, tree.core))
+        tree.probed = key[2] + key[3] - self.me
+        self._send(tree.probed, Probe(tree.number, tree.level, tree.core))
 
-    def _test(self, tree: _Instance, sender: PeerId, message: Probe) -> bool:
-        if not tree.awake or sender not in tree.keys or message.level > tree.level:
+    def _handle_probe(self, tree: _Instance, sender: PeerId, message: Probe) -> bool:
+        if not tree.is_awake or sender not in tree.keys or message.level > tree.level:
             return False
         if message.core != tree.core:
-            self._say(sender, Accept(tree.number))
+            self._send(sender, Accept(tree.number))
             return True
         self._reject(tree, sender)
-        if tree.testing == sender:  # each has probed the other: that is the answer
-            tree.testing = None
+        if tree.probed == sender:  # each has probed the other: that is the answer
+            tree.probed = None
             self._search(tree)
         else:
-            self._say(sender, Reject(tree.number))
+            self._send(sender, Reject(tree.number))
         return True
 
-    def _better(self, tree: _Instance, key: Key | None, peer: PeerId) -> None:
+    def _keep_better(self, tree: _Instance, key: Key | None, peer: PeerId) -> None:
         if key is not None and (tree.best is None or key < tree.best):
             tree.best, tree.best_peer = key, peer
 
-    def _report(self, tree: _Instance) -> None:
-        if tree.waits == 0 and tree.testing is None and not tree.stalled:
-            tree.finding = False
+    def _send_report(self, tree: _Instance) -> None:
+        if tree.missing_reports == 0 and tree.probed is None and not tree.is_stalled:
+            tree.is_finding = False
             assert tree.parent is not None
-            self._say(tree.parent, Report(tree.number, tree.best))
+            self._send(tree.parent, Report(tree.number, tree.best))
 
-    def _reported(self, tree: _Instance, sender: PeerId, message: Report) -> bool:
+    def _handle_report(self, tree: _Instance, sender: PeerId, message: Report) -> bool:
         if sender != tree.parent:
-            tree.waits -= 1
-            self._better(tree, message.best, sender)
-            self._report(tree)
+            tree.missing_reports -= 1
+            self._keep_better(tree, message.best, sender)
+            self._send_report(tree)
             return True
-        if tree.finding:
+        if tree.is_finding:
             return False
         if tree.best is None and message.best is None:
             if tree.number == len(self._trees) - 1:
-                self._completed(sender)
+                self._finish(sender)
         elif message.best is None or (tree.best is not None and tree.best < message.best):
             self._change_core(tree)
         return True
@@ -282,14 +282,14 @@ class GhsBuilder:
         best = tree.best_peer
         assert best is not None
         if best in tree.branches:
-            self._say(best, ChangeCore(tree.number))
+            self._send(best, ChangeCore(tree.number))
         else:
-            self._say(best, Connect(tree.number, tree.level))
-            self._branch(tree, best)
+            self._send(best, Connect(tree.number, tree.level))
+            self._add_branch(tree, best)
 
-    def _completed(self, sender: PeerId) -> None:
+    def _finish(self, sender: PeerId) -> None:
         """Pass `Complete` down the last tree. Both ends of its core start it."""
-        if not self.complete:
-            self.complete = True
+        if not self.is_complete:
+            self.is_complete = True
             for peer in sorted(self._trees[-1].branches - {sender}):
-                self._say(peer, Complete())
+                self._send(peer, Complete())

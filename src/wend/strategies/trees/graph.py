@@ -39,16 +39,16 @@ class TreeSetGraph(Graph):
     settings: ClassVar[type[Settings]] = TreeSettings
 
     @staticmethod
-    def builder(me: PeerId, k: int, weights: dict[PeerId, float], caller: PeerId) -> Builder:
+    def make_builder(me: PeerId, k: int, weights: dict[PeerId, float], caller: PeerId) -> Builder:
         """The part of one peer in building one generation."""
         raise NotImplementedError
 
     def __init__(self, config: PeerConfig) -> None:
         settings = config.of(TreeSettings)
-        self._sets = TreeSets(self.builder, settings.trees, settings.failure_probability)
+        self._sets = TreeSets(self.make_builder, settings.trees, settings.failure_probability)
         self.transit_cost = cost(settings.failure_probability)
         """What it costs a route to pass this peer."""
-        self.complete: TreeGeneration | None = None
+        self.newest_complete: TreeGeneration | None = None
         """The newest generation whose trees are complete here."""
         self._has_timer = False
 
@@ -64,7 +64,7 @@ class TreeSetGraph(Graph):
                 return [*built, *self._announce(), *self._check(now, view)]
             case LinkChanged(peer, restarted=restarted):
                 if restarted:
-                    self._sets.restarted(now, peer)
+                    self._sets.note_restart(now, peer)
                 return self._check(now, view)
             case Changed("links" | "interest"):
                 return self._check(now, view)
@@ -76,9 +76,9 @@ class TreeSetGraph(Graph):
     def _announce(self) -> list[PluginEffect]:
         """Other plug-ins hear of a generation once, when its trees are complete here."""
         newest = self._sets.newest
-        if newest is None or not newest.trees or newest is self.complete:
+        if newest is None or not newest.trees or newest is self.newest_complete:
             return []
-        self.complete = newest
+        self.newest_complete = newest
         return [CHANGED]
 
     def _check(self, now: Nanos, view: View) -> list[PluginEffect]:
@@ -93,7 +93,7 @@ class MrstTrees(TreeSetGraph):
     """Maximum-reliability spanning trees."""
 
     @staticmethod
-    def builder(me: PeerId, k: int, weights: dict[PeerId, float], caller: PeerId) -> Builder:
+    def make_builder(me: PeerId, k: int, weights: dict[PeerId, float], caller: PeerId) -> Builder:
         return GhsBuilder(me, k, weights)
 
 
@@ -101,7 +101,7 @@ class SptKTrees(TreeSetGraph):
     """Shortest-path trees."""
 
     @staticmethod
-    def builder(me: PeerId, k: int, weights: dict[PeerId, float], caller: PeerId) -> Builder:
+    def make_builder(me: PeerId, k: int, weights: dict[PeerId, float], caller: PeerId) -> Builder:
         return SptBuilder(me, k, weights, caller)
 
 

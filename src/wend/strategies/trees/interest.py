@@ -67,7 +67,7 @@ class TreeTables:
 
     def serving(self) -> list[TreeInterestTable] | None:
         """The tables of the newest generation on which all neighbours have sent their interest."""
-        ready = [g for g, tables in self._tables.items() if all(table.ready for table in tables)]
+        ready = [g for g, tables in self._tables.items() if all(table.is_ready for table in tables)]
         return self._tables[max(ready, key=order)] if ready else None
 
     @property
@@ -91,18 +91,18 @@ class TreeTables:
     def handle(self, event: PluginInput, view: View) -> list[PluginEffect]:
         match event:
             case Changed("trees"):
-                return [*self._add(view), ROUTES_CHANGED]
+                return [*self._add_tables(view), ROUTES_CHANGED]
             case Heard(sender, SubtreeInterest() as message):
                 news = self._hear(sender, message, view)
                 return [] if news is None else [*news, ROUTES_CHANGED]
             case LinkChanged(peer, up=True):
-                return self._tell_again(peer)
+                return self._resend(peer)
         return []
 
-    def _add(self, view: View) -> list[PluginEffect]:
+    def _add_tables(self, view: View) -> list[PluginEffect]:
         """Make the tables of the newest generation, which is complete, and forget the oldest."""
         graph = tree_graph(view)
-        newest = graph.complete
+        newest = graph.newest_complete
         assert newest is not None
         generation = newest.generation
         self._tables[generation] = [
@@ -118,7 +118,7 @@ class TreeTables:
                 effects += self._hear(sender, told, view) or []
             elif order(of) > order(generation):
                 self._early[of, tree, sender] = told
-        return [*effects, *self.tell()]
+        return [*effects, *self.updates()]
 
     def _hear(self, sender: PeerId, told: SubtreeInterest, view: View) -> list[PluginEffect] | None:
         """Store a neighbour's interest. Return the messages to send, or None if nothing changed yet."""
@@ -128,7 +128,7 @@ class TreeTables:
         news = tables[told.tree].hear(sender, told) if 0 <= told.tree < len(tables) else None
         if news is None:
             return [Refuse(sender, "invalid-subtree-interest")]
-        return self.tell() if news else None
+        return self.updates() if news else None
 
     def _hear_early(self, sender: PeerId, told: SubtreeInterest, view: View) -> list[PluginEffect] | None:
         newest = tree_graph(view).newest
@@ -142,24 +142,24 @@ class TreeTables:
             self._early[key] = told
         return None
 
-    def tell(self) -> list[PluginEffect]:
+    def updates(self) -> list[PluginEffect]:
         """Send neighbours on the trees the interest they lack."""
         filters = self._filters()
         effects: list[PluginEffect] = []
         for table in (table for _, tables in sorted(self._tables.items()) for table in tables):
-            for peer, told in table.tell(filters, self._covering):
+            for peer, told in table.updates(filters, self._covering):
                 effects.append(Tell(peer, _slot(told), told))
-                if table.wide[peer]:
+                if table.asks_for_all[peer]:
                     effects.append(Notice("filters-widened", peer))
         return effects
 
-    def _tell_again(self, peer: PeerId) -> list[PluginEffect]:
+    def _resend(self, peer: PeerId) -> list[PluginEffect]:
         """Resend the last messages to a neighbour that may have missed them."""
         return [
             Tell(peer, _slot(told), told)
             for _, tables in sorted(self._tables.items())
             for table in tables
-            for told in table.again(peer)
+            for told in table.last_update(peer)
         ]
 
 
@@ -184,11 +184,11 @@ class TreeInterest(Interest):
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         match event:
             case SubscriptionsChanged() | Due("announce"):
-                later = self.subscriptions.postponed(now)
+                later = self.subscriptions.postpone_announcement(now)
                 if later is not None:
                     return later
-                self.subscriptions.announced(view)
-                return [*self.tables.tell(), CHANGED]
+                self.subscriptions.next_announcement(view)
+                return [*self.tables.updates(), CHANGED]
         return self.tables.handle(event, view)
 
 

@@ -32,7 +32,7 @@ class OwnEvent(msgspec.Struct, frozen=True, gc=False):
     event: Event
     born_ns: Nanos
     reached: frozenset[PeerId] = frozenset()
-    once: bool = False
+    needs_one_tree: bool = False
     """Copies of it travel on other trees: one tree is enough."""
 
 
@@ -53,9 +53,9 @@ class BlockedCopy(msgspec.Struct, frozen=True, gc=False):
 class Unreached(msgspec.Struct, frozen=True, gc=False):
     """Peers that may be on the next trees and are not on the serving ones."""
 
-    beside: tuple[PeerId, ...] = ()
+    neighbours: tuple[PeerId, ...] = ()
     """Neighbours whose links work."""
-    building: bool = False
+    is_building: bool = False
     """Whether the next trees are being built. They may include any peer."""
 
 
@@ -66,46 +66,46 @@ class TreeQueue:
     """Events and copies that wait for trees or links, for at most `HOLD_NS`."""
 
     def __init__(self) -> None:
-        self.mine: dict[EventId, OwnEvent] = {}
+        self.own_events: dict[EventId, OwnEvent] = {}
         self.copies: list[BlockedCopy] = []
         self._members: frozenset[PeerId] = frozenset()
         self._since: Nanos = 0
         self._missing: dict[PeerId, Nanos] = {}
 
     def __iter__(self) -> Iterator[EventId]:
-        yield from self.mine
+        yield from self.own_events
         yield from (copy.event.id for copy in self.copies)
 
-    def serves(self, now: Nanos, members: frozenset[PeerId]) -> None:
+    def start_serving(self, now: Nanos, members: frozenset[PeerId]) -> None:
         """New trees serve. Peers that were on the former trees and are not on these count as missing, for a while."""
         lost = dict.fromkeys(sorted(self._members - members), now)
         missing = {p: since for p, since in self._missing.items() if p not in members and now - since <= 2 * HOLD_NS}
         self._missing = {**lost, **missing}
         self._members, self._since = members, now
 
-    def is_unsettled(self, now: Nanos, born: Nanos, others: Unreached) -> bool:
+    def is_unsettled(self, now: Nanos, born: Nanos, unreached: Unreached) -> bool:
         """Whether the serving trees may lack a peer that should get an event published at that time."""
-        unreached = others.building or others.beside or self._lacking(born)
-        return bool(unreached) or len(self._members) <= 1 or now - self._since < SETTLE_NS
+        may_lack = unreached.is_building or unreached.neighbours or self._recently_lost(born)
+        return bool(may_lack) or len(self._members) <= 1 or now - self._since < SETTLE_NS
 
-    def _lacking(self, born: Nanos) -> list[PeerId]:
+    def _recently_lost(self, born: Nanos) -> list[PeerId]:
         return [peer for peer, since in self._missing.items() if born - since <= HOLD_NS]
 
-    def hold(self, what: OwnEvent | BlockedCopy, limit: int, others: Unreached = NOBODY) -> list[Drop]:
+    def add(self, what: OwnEvent | BlockedCopy, limit: int, unreached: Unreached = NOBODY) -> list[Drop]:
         if isinstance(what, BlockedCopy):
             self.copies.append(what)
             return [self._drop(self.copies.pop(0), NO_ROOM)] if len(self.copies) > limit else []
-        self.mine[what.event.id] = what
-        if len(self.mine) <= limit:
+        self.own_events[what.event.id] = what
+        if len(self.own_events) <= limit:
             return []
-        return self._remove(self.mine.pop(next(iter(self.mine))), NO_ROOM, others)
+        return self._remove(self.own_events.pop(next(iter(self.own_events))), NO_ROOM, unreached)
 
-    def expire(self, now: Nanos, others: Unreached) -> list[Drop]:
+    def expire(self, now: Nanos, unreached: Unreached) -> list[Drop]:
         drops: list[Drop] = []
-        old = [mine for mine in self.mine.values() if now - mine.born_ns > HOLD_NS]
-        for mine in old:
-            del self.mine[mine.event.id]
-            drops += self._remove(mine, NO_TREE, others)
+        old = [own for own in self.own_events.values() if now - own.born_ns > HOLD_NS]
+        for own in old:
+            del self.own_events[own.event.id]
+            drops += self._remove(own, NO_TREE, unreached)
         drops += [self._drop(copy, NO_TREE) for copy in self.copies if now - copy.born_ns > HOLD_NS]
         self.copies = [copy for copy in self.copies if now - copy.born_ns <= HOLD_NS]
         return drops
@@ -113,14 +113,14 @@ class TreeQueue:
     def _drop(self, copy: BlockedCopy, reason: DropCode) -> Drop:
         return Drop(copy.event.id, tuple(sorted(copy.owed)), reason)
 
-    def _remove(self, mine: OwnEvent, reason: DropCode, others: Unreached) -> list[Drop]:
+    def _remove(self, own: OwnEvent, reason: DropCode, unreached: Unreached) -> list[Drop]:
         """Remove an event and return its drops.
 
         If the event reached no other peer, it is dropped for its publisher. If known peers lack it, it is dropped for
         them. If the trees did not become stable in time, some peer may lack it, so the drop names the publisher.
         """
-        id_ = mine.event.id
-        owed = tuple(sorted({*self._lacking(mine.born_ns), *others.beside} - mine.reached))
-        if owed or len(mine.reached) <= 1:
+        id_ = own.event.id
+        owed = tuple(sorted({*self._recently_lost(own.born_ns), *unreached.neighbours} - own.reached))
+        if owed or len(own.reached) <= 1:
             return [Drop(id_, owed or (id_.publisher,), reason)]
-        return [Drop(id_, (id_.publisher,), UNSTABLE)] if reason == NO_TREE or others.building else []
+        return [Drop(id_, (id_.publisher,), UNSTABLE)] if reason == NO_TREE or unreached.is_building else []

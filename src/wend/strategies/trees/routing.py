@@ -46,7 +46,7 @@ from wend.strategies.trees.graph import CHECK_NS, tree_graph
 from wend.strategies.trees.interest import TreeTables
 from wend.strategies.trees.messages import Generation
 from wend.strategies.trees.queue import NOBODY, BlockedCopy, OwnEvent, TreeQueue, Unreached
-from wend.strategies.trees.table import TreeInterestTable, fewest
+from wend.strategies.trees.table import TreeInterestTable, fewest_trees
 
 TRIES = 4
 """Transmissions of a copy over a link before the copy waits."""
@@ -99,46 +99,47 @@ class TreeRouting(Routing):
             return self._send_by_name(packet, table, view)
         if table is not None:
             return self._send(table, event, born, packet.sender, view, packet.dests)
-        return self._publish(now, OwnEvent(event, born, once=packet.header is not None), view)
+        return self._publish(now, OwnEvent(event, born, needs_one_tree=packet.header is not None), view)
 
     def _table(self, header: TreeHeader | None, view: View) -> TreeInterestTable | None:
         tables: TreeTables = view.interest.tables
         return None if header is None else tables.find(header.generation, header.tree)
 
-    def _publish(self, now: Nanos, mine: OwnEvent, view: View) -> list[PluginEffect]:
+    def _publish(self, now: Nanos, own: OwnEvent, view: View) -> list[PluginEffect]:
         """Send the event to the peers on the serving trees that lack it. Queue it while other peers may lack it."""
         effects: list[PluginEffect] = []
         serving = self._serving(view)
         if serving is not None:
             members = serving[0].members
-            if len(mine.reached) <= 1:
-                for table in serving[:1] if mine.once else self._enough(serving, mine.event, view, effects):
-                    effects += self._send(table, mine.event, mine.born_ns, view.me, view)
-            elif members - mine.reached:
-                late = tuple(sorted(members - mine.reached))
-                effects += self._send(serving[0], mine.event, mine.born_ns, view.me, view, late)
-            others = self._others(serving[0], view)
-            if not self.queue.is_unsettled(now, mine.born_ns, others):
+            if len(own.reached) <= 1:
+                chosen = serving[:1] if own.needs_one_tree else self._choose_trees(serving, own.event, view, effects)
+                for table in chosen:
+                    effects += self._send(table, own.event, own.born_ns, view.me, view)
+            elif members - own.reached:
+                late = tuple(sorted(members - own.reached))
+                effects += self._send(serving[0], own.event, own.born_ns, view.me, view, late)
+            unreached = self._find_unreached(serving[0], view)
+            if not self.queue.is_unsettled(now, own.born_ns, unreached):
                 return effects
-            mine = OwnEvent(mine.event, mine.born_ns, mine.reached | members, mine.once)
+            own = OwnEvent(own.event, own.born_ns, own.reached | members, own.needs_one_tree)
         else:
-            others = NOBODY
+            unreached = NOBODY
             effects.append(Notice("queued", view.me))
-        return [*effects, *self.queue.hold(mine, self._limit, others)]
+        return [*effects, *self.queue.add(own, self._limit, unreached)]
 
-    def _others(self, serving: TreeInterestTable, view: View) -> Unreached:
+    def _find_unreached(self, serving: TreeInterestTable, view: View) -> Unreached:
         newest, members = tree_graph(view).newest, serving.members
-        beside = [peer for peer in view.neighbours if peer not in members and _works(peer, view)]
-        return Unreached(tuple(beside), newest is not None and newest.generation != serving.generation)
+        neighbours = [peer for peer in view.neighbours if peer not in members and _is_usable(peer, view)]
+        return Unreached(tuple(neighbours), newest is not None and newest.generation != serving.generation)
 
-    def _enough(
+    def _choose_trees(
         self, serving: list[TreeInterestTable], event: Event, view: View, effects: list[PluginEffect]
     ) -> list[TreeInterestTable]:
         """As many trees as the highest reliability target of the subscribers needs, judged by the route costs."""
-        worst = [each for table in serving if (each := table.worst(event.attributes)) is not None]
+        worst = [each for table in serving if (each := table.worst_match(event.attributes)) is not None]
         if len(worst) < len(serving):
             return serving  # the interest is changing
-        chosen = fewest(tuple(route for _, route in worst), max(need for need, _ in worst))
+        chosen = fewest_trees(tuple(route for _, route in worst), max(need for need, _ in worst))
         if len(chosen) < len(serving):
             effects.append(Notice("trees-spared", view.me, len(serving) - len(chosen)))
         return [serving[tree] for tree in chosen]
@@ -155,11 +156,11 @@ class TreeRouting(Routing):
         effects: list[PluginEffect] = []
         header = TreeHeader(table.generation, table.tree)
         for peer, share in table.hops(event.attributes, sender, dests):
-            if _works(peer, view):
+            if _is_usable(peer, view):
                 effects.append(Forward(peer, event, born, share, tries=TRIES, header=header))
             else:
                 owed = frozenset(share) or table.behind(peer)
-                effects += self._hold(BlockedCopy(event, born, share, owed, header, peer), view)
+                effects += self._queue_copy(BlockedCopy(event, born, share, owed, header, peer), view)
         return effects
 
     # ---------------------------------------------------------------- stored events
@@ -172,20 +173,20 @@ class TreeRouting(Routing):
         """
         ranks = dict(zip(packet.dests, packet.ranks or (0,) * len(packet.dests), strict=True))
         if table is not None:
-            return self._share([table], packet, ranks, view, alike=True)
+            return self._send_on_trees([table], packet, ranks, view, alike=True)
         serving = self._serving(view) or []
         if packet.sender == view.me and not packet.ranks and serving:
             known = tuple(d for d in packet.dests if d in serving[0].members)
             routes = tuple(tree.worst_to(known) for tree in serving)
-            chosen = [serving[tree] for tree in fewest(routes, view.interest.table.need(packet.event))]
+            chosen = [serving[tree] for tree in fewest_trees(routes, view.interest.table.need(packet.event))]
             spared = len(serving) - len(chosen)
             notices = [Notice("trees-spared", view.me, spared)] if spared else []
-            return [*notices, *self._share(chosen, packet, ranks, view, alike=True)]
+            return [*notices, *self._send_on_trees(chosen, packet, ranks, view, alike=True)]
         if packet.sender != view.me:  # store-and-forward has raised the ranks of its own retries
             ranks = {dest: fork(rank, view.me) for dest, rank in ranks.items()}
-        return self._share(serving, packet, ranks, view, alike=False)
+        return self._send_on_trees(serving, packet, ranks, view, alike=False)
 
-    def _share(
+    def _send_on_trees(
         self, trees: list[TreeInterestTable], packet: Arrived, ranks: dict[PeerId, int], view: View, alike: bool
     ) -> list[PluginEffect]:
         """Send on all these trees if `alike`, else on the first that reaches each destination. Give up the rest."""
@@ -196,7 +197,7 @@ class TreeRouting(Routing):
             shares: dict[PeerId, list[PeerId]] = {}
             for dest in remaining:
                 peer = tree.toward(dest)
-                if peer is not None and peer != packet.sender and _works(peer, view):
+                if peer is not None and peer != packet.sender and _is_usable(peer, view):
                     shares.setdefault(peer, []).append(dest)
                     stuck.pop(dest, None)
             header = TreeHeader(tree.generation, tree.tree)
@@ -215,28 +216,28 @@ class TreeRouting(Routing):
         behind = frozenset((forward.peer,)) if table is None else table.behind(forward.peer)
         owed = frozenset(forward.dests) or behind
         copy = BlockedCopy(forward.event, forward.born_ns, forward.dests, owed, forward.header, forward.peer)
-        return self._hold(copy, view)
+        return self._queue_copy(copy, view)
 
-    def _hold(self, copy: BlockedCopy, view: View) -> list[PluginEffect]:
-        return [Notice("queued", view.me), *self.queue.hold(copy, self._limit)]
+    def _queue_copy(self, copy: BlockedCopy, view: View) -> list[PluginEffect]:
+        return [Notice("queued", view.me), *self.queue.add(copy, self._limit)]
 
     def _resume(self, now: Nanos, view: View) -> list[PluginEffect]:
         """Send queued copies: over the link if it is back, else by name on newer trees that reach the destinations."""
         serving = self._serving(view)
         if serving is not None and serving[0].generation != self._served:
             self._served = serving[0].generation
-            self.queue.serves(now, serving[0].members)
-        if not self.queue.mine and not self.queue.copies:
+            self.queue.start_serving(now, serving[0].members)
+        if not self.queue.own_events and not self.queue.copies:
             return []
-        others = NOBODY if serving is None else self._others(serving[0], view)
-        effects: list[PluginEffect] = [*self.queue.expire(now, others)]
-        mine, self.queue.mine = self.queue.mine, {}
-        for one in mine.values():
-            effects += self._again(now, one, serving, others, view)
+        unreached = NOBODY if serving is None else self._find_unreached(serving[0], view)
+        effects: list[PluginEffect] = [*self.queue.expire(now, unreached)]
+        own_events, self.queue.own_events = self.queue.own_events, {}
+        for own in own_events.values():
+            effects += self._publish_again(now, own, serving, unreached, view)
         copies, self.queue.copies = self.queue.copies, []
         moved: dict[EventId, tuple[BlockedCopy, frozenset[PeerId]]] = {}
         for copy in copies:
-            if copy.header is not None and _works(copy.peer, view):
+            if copy.header is not None and _is_usable(copy.peer, view):
                 effects.append(
                     Forward(copy.peer, copy.event, copy.born_ns, copy.dests, header=copy.header, tries=TRIES)
                 )
@@ -249,18 +250,18 @@ class TreeRouting(Routing):
                 self.queue.copies.append(copy)
         for copy, owed in moved.values():
             assert serving is not None
-            effects += self._move(copy, owed, serving[0], view)
+            effects += self._move_copy(copy, owed, serving[0], view)
         return effects
 
-    def _again(
-        self, now: Nanos, mine: OwnEvent, serving: list[TreeInterestTable] | None, others: Unreached, view: View
+    def _publish_again(
+        self, now: Nanos, own: OwnEvent, serving: list[TreeInterestTable] | None, unreached: Unreached, view: View
     ) -> list[PluginEffect]:
-        reaches_nobody_new = serving is not None and serving[0].members <= mine.reached
-        if serving is None or (reaches_nobody_new and self.queue.is_unsettled(now, mine.born_ns, others)):
-            return [*self.queue.hold(mine, self._limit, others)]
-        return self._publish(now, mine, view)
+        reaches_nobody_new = serving is not None and serving[0].members <= own.reached
+        if serving is None or (reaches_nobody_new and self.queue.is_unsettled(now, own.born_ns, unreached)):
+            return [*self.queue.add(own, self._limit, unreached)]
+        return self._publish(now, own, view)
 
-    def _move(
+    def _move_copy(
         self, copy: BlockedCopy, owed: frozenset[PeerId], table: TreeInterestTable, view: View
     ) -> list[PluginEffect]:
         """Move a copy to newer trees. It waits for the destinations that are not on them."""
@@ -270,11 +271,11 @@ class TreeRouting(Routing):
             effects += self._send(table, copy.event, copy.born_ns, view.me, view, tuple(sorted(there - {view.me})))
         if absent:
             waits = BlockedCopy(copy.event, copy.born_ns, tuple(sorted(absent)), absent, None, view.me)
-            effects += self.queue.hold(waits, self._limit)
+            effects += self.queue.add(waits, self._limit)
         return effects
 
 
-def _works(peer: PeerId, view: View) -> bool:
+def _is_usable(peer: PeerId, view: View) -> bool:
     link = view.links.get(peer)
     return link is not None and link.is_up and link.heard_by_neighbour
 

@@ -21,13 +21,13 @@ from functools import cached_property, lru_cache
 from itertools import combinations
 from typing import NamedTuple
 
-from wend.matching.covering import uncovered
+from wend.matching.covering import find_uncovered
 from wend.matching.filters import Filter, parse
 from wend.matching.merge import merge
 from wend.model.errors import FilterError
 from wend.model.events import Attributes, PeerId
 from wend.protocol.plugins import MAX_CONTROL_BYTES
-from wend.strategies.subscriptions.table import SURE
+from wend.strategies.subscriptions.table import DEFAULT_RELIABILITY
 from wend.strategies.trees.messages import FilterDemand, Generation, SubtreeInterest
 from wend.strategies.trees.sptk import SCALE
 
@@ -39,12 +39,12 @@ WIDE_CHARS = MAX_CONTROL_BYTES // 5
 for all events, since longer filters fit no message."""
 
 
-def reduced(texts: Iterable[str], how: str) -> tuple[str, ...]:
+def reduce_filters(texts: Iterable[str], how: str) -> tuple[str, ...]:
     """Reduce filters to an equivalent set, in canonical form and order."""
     filters = [parse(text) for text in sorted(set(texts))]
     if how == "identity":
         return tuple(sorted({str(one) for one in filters}))
-    minimal = [filters[i] for i in uncovered(filters)]
+    minimal = [filters[i] for i in find_uncovered(filters)]
     if how == "merging" and len(minimal) <= MERGED:
         minimal = _merge_pairs(minimal)
     return tuple(sorted({str(one) for one in minimal}))
@@ -57,7 +57,7 @@ def _merge_pairs(filters: list[Filter]) -> list[Filter]:
     while i < len(merged):
         for j in range(i + 1, len(merged)):
             one = merge(merged[i], merged[j])
-            if one.perfect and len(merged[i].conjunctions) == len(merged[j].conjunctions) == 1:
+            if one.is_perfect and len(merged[i].conjunctions) == len(merged[j].conjunctions) == 1:
                 merged[i] = one.filter
                 del merged[j]
                 i = -1  # the new one may merge with any
@@ -66,7 +66,7 @@ def _merge_pairs(filters: list[Filter]) -> list[Filter]:
     return merged
 
 
-def _bounded(claims: tuple[FilterDemand, ...]) -> tuple[FilterDemand, ...]:
+def _widen_long(claims: tuple[FilterDemand, ...]) -> tuple[FilterDemand, ...]:
     """Return the claims if they fit a message, else claims for all events: the receiver drops those without
     subscriber."""
     if sum(len(text) for claim in claims for text in claim.filters) <= WIDE_CHARS:
@@ -80,27 +80,27 @@ class RouteCost(NamedTuple):
     own: int = 0
     shared: int = 0
 
-    def over(self, cost: int, shared: bool) -> "RouteCost":
+    def plus_link(self, cost: int, shared: bool) -> "RouteCost":
         return RouteCost(self.own, self.shared + cost) if shared else RouteCost(self.own + cost, self.shared)
 
-    def worse(self, other: "RouteCost") -> "RouteCost":
-        """Costs that are not better than either."""
+    def maximum(self, other: "RouteCost") -> "RouteCost":
+        """The higher of each of the two costs."""
         return RouteCost(max(self.own, other.own), max(self.shared, other.shared))
 
 
-def joint(routes: Sequence[RouteCost]) -> float:
+def joint_reliability(routes: Sequence[RouteCost]) -> float:
     """A lower bound of the probability that at least one of the routes works."""
     shared = math.exp(-sum(route.shared for route in routes) / SCALE)
     return shared * (1.0 - math.prod(-math.expm1(-route.own / SCALE) for route in routes))
 
 
 @lru_cache(maxsize=4096)
-def fewest(routes: tuple[RouteCost, ...], need: float) -> tuple[int, ...]:
+def fewest_trees(routes: tuple[RouteCost, ...], need: float) -> tuple[int, ...]:
     """The best smallest set of trees that reaches the target, or all trees if none does."""
     every = tuple(range(len(routes)))
-    for count in range(1, len(routes)) if need < SURE else ():
-        best = max(combinations(every, count), key=lambda chosen: joint([routes[tree] for tree in chosen]))
-        if joint([routes[tree] for tree in best]) >= need:
+    for count in range(1, len(routes)) if need < DEFAULT_RELIABILITY else ():
+        best = max(combinations(every, count), key=lambda chosen: joint_reliability([routes[tree] for tree in chosen]))
+        if joint_reliability([routes[tree] for tree in best]) >= need:
             return best
     return every
 
@@ -127,11 +127,11 @@ class TreeInterestTable:
         self._toward: dict[PeerId, PeerId] = {}
         self._heard: dict[PeerId, int] = {}
         self._told: dict[PeerId, SubtreeInterest] = {}
-        self.wide: dict[PeerId, bool] = {}
+        self.asks_for_all: dict[PeerId, bool] = {}
         """By neighbour: whether this peer asked it for all events instead of the exact filters."""
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         """Whether every neighbour has sent its interest."""
         return len(self._heard) == len(self.neighbours)
 
@@ -146,53 +146,53 @@ class TreeInterestTable:
 
     # ---------------------------------------------------------------- interest received and sent
 
-    def hear(self, sender: PeerId, wants: SubtreeInterest) -> bool | None:
+    def hear(self, sender: PeerId, interest: SubtreeInterest) -> bool | None:
         """Store a neighbour's interest. Return whether it is news, or None if it is invalid."""
         if sender not in self._edges:
             return None
-        if self._heard.get(sender, 0) >= wants.version:
+        if self._heard.get(sender, 0) >= interest.version:
             return False
         edge = self._edges[sender]
-        routes = {peer: RouteCost(own, shared).over(*edge) for peer, own, shared in wants.peers}
+        routes = {peer: RouteCost(own, shared).plus_link(*edge) for peer, own, shared in interest.peers}
         if sender not in routes or self.me in routes or min(min(route) for route in routes.values()) < 0:
             return None
         claims = []
         try:
-            for claim in wants.claims:
-                route = RouteCost(claim.own, claim.shared).over(*edge)
+            for claim in interest.claims:
+                route = RouteCost(claim.own, claim.shared).plus_link(*edge)
                 if not (0.0 < claim.need <= 1.0 and min(route) >= 0):
                     return None
                 claims.append((claim.need, route, claim.filters, tuple(parse(text) for text in claim.filters)))
         except FilterError:
             return None
-        self._heard[sender], self._claims[sender] = wants.version, claims
+        self._heard[sender], self._claims[sender] = interest.version, claims
         if sender not in self._routes:
             self._routes[sender] = routes
             for peer in routes:
                 self._toward.setdefault(peer, sender)
         return True
 
-    def tell(self, mine: Mapping[str, float], how: str) -> list[tuple[PeerId, SubtreeInterest]]:
+    def updates(self, mine: Mapping[str, float], how: str) -> list[tuple[PeerId, SubtreeInterest]]:
         """The messages that neighbours need; `mine` are the local filters with their targets."""
         told = []
         for peer in self.neighbours:
             others = [n for n in self.neighbours if n != peer]
             if any(n not in self._heard for n in others):
                 continue
-            exact, before = self._side(mine, others, how), self._told.get(peer)
-            claims = _bounded(exact)
-            self.wide[peer] = claims is not exact
+            exact, before = self._claims_behind(mine, others, how), self._told.get(peer)
+            claims = _widen_long(exact)
+            self.asks_for_all[peer] = claims is not exact
             if before is None or claims != before.claims:
                 here = {self.me: RouteCost(), **{p: w for n in others for p, w in self._routes[n].items()}}
                 peers = tuple(
-                    (p, *(w if p == self.me else w.over(self._through, True))) for p, w in sorted(here.items())
+                    (p, *(w if p == self.me else w.plus_link(self._through, True))) for p, w in sorted(here.items())
                 )
                 version = 1 if before is None else before.version + 1
-                self._told[peer] = wants = SubtreeInterest(self.generation, self.tree, version, claims, peers)
-                told.append((peer, wants))
+                self._told[peer] = interest = SubtreeInterest(self.generation, self.tree, version, claims, peers)
+                told.append((peer, interest))
         return told
 
-    def _side(self, mine: Mapping[str, float], others: list[PeerId], how: str) -> tuple[FilterDemand, ...]:
+    def _claims_behind(self, mine: Mapping[str, float], others: list[PeerId], how: str) -> tuple[FilterDemand, ...]:
         """The filters on one side of a link, by target."""
         texts: dict[float, list[str]] = {}
         worst: dict[float, RouteCost] = {}
@@ -201,10 +201,10 @@ class TreeInterestTable:
             worst.setdefault(need, RouteCost())
         for need, route, filters, _ in (claim for n in others for claim in self._claims[n]):
             texts.setdefault(need, []).extend(filters)
-            worst[need] = route.over(self._through, True).worse(worst.get(need, RouteCost()))
-        return tuple(FilterDemand(need, *worst[need], reduced(texts[need], how)) for need in sorted(texts))
+            worst[need] = route.plus_link(self._through, True).maximum(worst.get(need, RouteCost()))
+        return tuple(FilterDemand(need, *worst[need], reduce_filters(texts[need], how)) for need in sorted(texts))
 
-    def again(self, peer: PeerId) -> list[SubtreeInterest]:
+    def last_update(self, peer: PeerId) -> list[SubtreeInterest]:
         """The last message to a neighbour, if any."""
         return [self._told[peer]] if peer in self._told else []
 
@@ -235,14 +235,14 @@ class TreeInterestTable:
         worst = RouteCost()
         for dest in dests:
             if dest in self._toward:
-                worst = worst.worse(self._routes[self._toward[dest]][dest])
+                worst = worst.maximum(self._routes[self._toward[dest]][dest])
         return worst
 
-    def worst(self, attributes: Attributes) -> tuple[float, RouteCost] | None:
+    def worst_match(self, attributes: Attributes) -> tuple[float, RouteCost] | None:
         """The highest target of the matching subscriptions, and route costs that are not better than those to any."""
         need, worst = 0.0, RouteCost()
         for claims in self._claims.values():
             for target, route, _, filters in claims:
                 if any(one.matches(attributes) for one in filters):
-                    need, worst = max(need, target), worst.worse(route)
+                    need, worst = max(need, target), worst.maximum(route)
         return (need, worst) if need else None

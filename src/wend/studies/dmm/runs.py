@@ -111,7 +111,7 @@ class RunOutcome(NamedTuple):
     """By kind: the subscriptions that each peer stores."""
     cpu_s: float
     """Processor time of the run. A clock on the wall would count the time in which the process did not run."""
-    bytes_per_peer: float
+    memory_per_peer: float
 
     def counted(self, *purposes: str) -> MessageCounts:
         return sum((self.messages.get(each, MessageCounts()) for each in purposes), MessageCounts())
@@ -145,7 +145,7 @@ def play(setting: RunSetting, name: str, cache: bool, candidates: int = CANDIDAT
         _without_detours(_purposes(strategy.routing, results), simulation),
         _states(simulation, strategy),
         cpu_s,
-        simulation.bytes_per_peer,
+        simulation.memory_per_peer,
     )
 
 

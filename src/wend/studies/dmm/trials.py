@@ -116,7 +116,7 @@ def run_scale(trial: ScaleTrial, seed: int) -> Metrics:
         **{f"{purpose}_messages": played.counted(purpose).sent for purpose in PURPOSES},
         "per_match": publication.sent / count,
         "physical_per_match": publication.physical / count,
-        "kilobytes": played.bytes_per_peer / 1000,
+        "kilobytes": played.memory_per_peer / 1000,
         "message_us": 1e6 * played.cpu_s / max(1, played.counted(*PURPOSES).sent),
     }
     if trial.peers >= PAPER_PEERS:

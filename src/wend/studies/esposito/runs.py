@@ -19,8 +19,8 @@ from wend.model.events import EventId
 from wend.model.fault_settings import Outages, Spread
 from wend.model.units import MS, SECOND, Nanos
 from wend.strategies import registry
-from wend.topology.component_reliability import UnderlayFaults
 from wend.topology.powerlaw import Homing
+from wend.topology.underlay_faults import UnderlayFaults
 
 Crashes = Literal["none", "links", "borders", "nodes"]
 """`links` leaves out failures that would partition the underlay, so the only border link of an AS never fails. With
@@ -105,14 +105,14 @@ def run_crashes(run: CrashRun, seed: int) -> Metrics:
     metrics = {
         **measured.metrics(),
         "nodes_down": float(
-            np.mean([not world.peer_faults.up(peer, now) for peer in range(run.nodes) for now in moments])
+            np.mean([not world.peer_faults.is_up(peer, now) for peer in range(run.nodes) for now in moments])
         ),
         "clusters": len({world.cluster_of(peer) for peer in range(run.nodes)}),
     }
     if isinstance(world.faults, UnderlayFaults) and world.placement is not None:
         links = range(world.placement.first_link, world.placement.first_peer)
         metrics["links_down"] = float(
-            np.mean([not world.faults.component_up(link, now) for link in links for now in moments])
+            np.mean([not world.faults.is_component_up(link, now) for link in links for now in moments])
         )
         metrics["rejected"] = (
             world.faults.rejected * HOUR_S / (OUTAGES.past_s + (world.end_ns - world.begin_ns) / SECOND)
@@ -130,7 +130,7 @@ class Measured:
         self._expected = int(published[published[:, 0] >= self.begin_ns, 1].sum())
         rows = self._trace.deliveries.numbers("time_ns", "delay_ns", "subscriber", *EventId._fields)
         born = rows[:, 0] - rows[:, 1]
-        up = [crashes.up(peer, now) for peer, now in zip(rows[:, 2].tolist(), born.tolist(), strict=True)]
+        up = [crashes.is_up(peer, now) for peer, now in zip(rows[:, 2].tolist(), born.tolist(), strict=True)]
         rows = rows[(born >= self.begin_ns) & np.array(up, dtype=np.bool_)]
         self._delay_ms = rows[:, 1] / MS
         self._again = len(rows) - len(np.unique(rows[:, 2:], axis=0))

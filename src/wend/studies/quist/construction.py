@@ -34,7 +34,7 @@ from wend.protocol.ports import FindPath, PathFound
 from wend.strategies.registry import plugin
 from wend.strategies.trees.ghs import GhsBuilder
 from wend.strategies.trees.sptk import SptBuilder
-from wend.topology.component_reliability import of_paths
+from wend.topology.component_reliability import path_reliabilities
 from wend.topology.graph import Overlay
 from wend.topology.placement import Pair, Placement
 from wend.topology.underlay import Floats
@@ -148,7 +148,7 @@ def link_weights(placement: Placement, overlay: Overlay, reliability: Floats) ->
     starts, components = placement.link_components(overlay)
     peers = reliability[placement.first_peer : placement.first_last_mile]
     ends = np.array([(link.a, link.b) for link in overlay.links], dtype=np.int64).reshape(-1, 2)
-    return np.asarray(1 - of_paths(starts, components, reliability) * peers[ends].prod(axis=1))
+    return np.asarray(1 - path_reliabilities(starts, components, reliability) * peers[ends].prod(axis=1))
 
 
 class BuiltTrees(msgspec.Struct, frozen=True):
@@ -178,7 +178,7 @@ def build_trees(
     else:
         raise ConfigError(f"the kind of trees must be mrst or spt-k, got {kind!r}")
     sent = _exchange(builders, stream(seed, "quist", "delays"))
-    if not all(builder.complete and builder.decided for builder in builders.values()):
+    if not all(builder.is_complete and builder.is_decided for builder in builders.values()):
         raise WendError(f"{kind}: the trees are incomplete, but no message is left")
     trees = [
         sorted({index[min(p, o), max(p, o)] for p, builder in builders.items() for o in builder.branches(tree)})

@@ -62,14 +62,14 @@ RELIABILITY = "joint path reliability (%)"
 EVENTS = "delivered, of the wanted events (%)"
 
 
-def _of_k(
+def _over_k(
     name: str, title: str, metric: str, label: str, caption: str, series: tuple[Series, ...], *, percent: bool
 ) -> Figure:
     panels = panels_at(PRINTED, "{}", label, metric, percent=percent)
     return Figure(name, title, caption, {"kind": "similarity"}, panels, series, K)
 
 
-def _of_trees(
+def _tree_panels(
     metric: str, label: str, places: Places, *, percent: bool = True, signed: bool = False
 ) -> tuple[Panel, ...]:
     curve = tuple((float(trees), f"{metric}_{trees}") for trees in range(1, MAX_TREES + 1))
@@ -79,37 +79,37 @@ def _of_trees(
     )
 
 
-def _trees(name: str, title: str, metric: str, label: str, *, percent: bool = True, gain: bool = False) -> Figure:
+def _over_trees(name: str, title: str, metric: str, label: str, *, percent: bool = True, gain: bool = False) -> Figure:
     return Figure(
         name,
         title,
         "250 peers, k = 15. Broken lines: spt-k instead of k-MRST.",
         {"kind": "forest"},
-        _of_trees(metric, label, PRINTED, percent=percent, signed=gain),
+        _tree_panels(metric, label, PRINTED, percent=percent, signed=gain),
         GAINING if gain else (NONE, *GAINING),
     )
 
 
 FIGURES = (
-    _of_k(
+    _over_k(
         "7.3", "Link discovery ratio", "discovery", DISCOVERED,
         "The share of the links on paths between peers that lie on a traced path.", TRACED, percent=True,
     ),
-    _of_k(
+    _over_k(
         "7.4", "Traceroute efficiency", "efficiency_100", "links per 100 traceroutes (%)",
         "The discovery ratio per hundred traceroutes. A peer makes k traceroutes.", TRACED, percent=True,
     ),
-    _of_k(
+    _over_k(
         "7.5", "Stretch, without last miles", "stretch", STRETCH,
         "Shortest overlay routes over shortest underlay paths; 1 is ideal. Without TDO, k is the degree.",
         (NONE, *TRACED), percent=False,
     ),
-    _of_k(
+    _over_k(
         "7.6", "Hop ratio", "hop_ratio", "peers' routers on the path / peers on the route",
         "Does an overlay route have as many peers as lie on the underlay path? 1 is ideal.",
         (NONE, *TRACED), percent=False,
     ),
-    _of_k(
+    _over_k(
         "7.7", "Path match", "path_match", "peers missed + peers off the path",
         "Are these the same peers? 0 is ideal, 2 is the worst.", (NONE, *TRACED), percent=False,
     ),
@@ -129,11 +129,11 @@ FIGURES = (
             for alpha, colour in ((50, "red"), (80, "orange"), (100, "green"), (200, "blue"))
         ),
     ),
-    _trees("7.10", "Underlay link resilience", "resilience", "links that must fail", percent=False),
-    _trees("7.11", "Joint path reliability", "reliability", RELIABILITY),
-    _trees("7.12", "Reliability gained over no TDO", "reliability_gain", "gain (%)", percent=False, gain=True),
-    _trees("7.13", "Event ratio", "events", EVENTS),
-    _trees("7.14", "Event ratio gained over no TDO", "events_gain", "gain (%)", percent=False, gain=True),
+    _over_trees("7.10", "Underlay link resilience", "resilience", "links that must fail", percent=False),
+    _over_trees("7.11", "Joint path reliability", "reliability", RELIABILITY),
+    _over_trees("7.12", "Reliability gained over no TDO", "reliability_gain", "gain (%)", percent=False, gain=True),
+    _over_trees("7.13", "Event ratio", "events", EVENTS),
+    _over_trees("7.14", "Event ratio gained over no TDO", "events_gain", "gain (%)", percent=False, gain=True),
     Figure(
         "time", "Failures as processes in time",
         "Simulated: 40 peers, 5 landmarks, the same availabilities. Broken lines: no retransmission.",
@@ -148,7 +148,7 @@ FIGURES = (
         "maps", "Two real networks",
         "40 peers on germany50, 120 on north_america (topohub), k = 15. Broken lines: spt-k.",
         {"kind": "forest"},
-        (*_of_trees("reliability", RELIABILITY, MAPS), *_of_trees("events", EVENTS, MAPS)), (NONE, *GAINING),
+        (*_tree_panels("reliability", RELIABILITY, MAPS), *_tree_panels("events", EVENTS, MAPS)), (NONE, *GAINING),
     ),
     Figure(
         "maps-similarity", "Two real networks, discovered", "As Figures 7.3 and 7.5.", {"kind": "similarity"},

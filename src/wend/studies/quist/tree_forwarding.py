@@ -16,7 +16,7 @@ from wend.model.compiled import compiled
 from wend.model.events import PeerId
 from wend.model.randomness import stream
 from wend.studies.quist.joint_reliability import Tree
-from wend.topology.component_reliability import per_event
+from wend.topology.component_reliability import draw_up_per_event
 from wend.topology.graph import Overlay
 from wend.topology.placement import Placement
 from wend.topology.routing import adjacency
@@ -76,7 +76,7 @@ def publish(
     links = np.zeros(len(overlay.links), dtype=np.bool_)
     reached = np.zeros(len(trees), dtype=np.int64)
     for event, publisher in enumerate(load.publishers.tolist()):
-        up = per_event(reliability, seed, event)
+        up = draw_up_per_event(reliability, seed, event)
         links[used] = np.logical_and.reduceat(up[crossed], begins)
         peers = up[placement.first_peer : placement.first_last_mile]
         reached += forwarding.send(publisher, load.wants[event], links, peers)

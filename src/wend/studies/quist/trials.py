@@ -20,7 +20,7 @@ from wend.pipeline.sweeps.trials import TrialKind, Trials
 from wend.studies.quist.construction import build_trees, form_overlay, link_weights
 from wend.studies.quist.joint_reliability import joint_reliability
 from wend.studies.quist.similarity import discovery, similarity
-from wend.studies.quist.timed import TIMED_METRICS, TimedTrial, run_timed
+from wend.studies.quist.timed_failures import TIMED_METRICS, TimedTrial, run_timed
 from wend.studies.quist.tree_forwarding import Publications, draw_workload, publish
 from wend.topology.catalog import make
 from wend.topology.component_reliability import (
@@ -28,7 +28,7 @@ from wend.topology.component_reliability import (
     LINK_ALPHA,
     PEER_ALPHA,
     ROUTER_ALPHA,
-    of_paths,
+    path_reliabilities,
     reliabilities,
 )
 from wend.topology.graph import Overlay
@@ -87,7 +87,7 @@ def run_underlay(trial: UnderlayTrial, seed: int) -> dict[str, float]:
     testbed = make_testbed(trial.underlay, trial.peers, seed)
     placement = testbed.placement
     paths = placement.paths(*placement.pairs())
-    alone = of_paths(paths.starts, paths.components, testbed.reliability)
+    alone = path_reliabilities(paths.starts, paths.components, testbed.reliability)
     hops = paths.lengths() - 1
     metrics = {
         "routers": placement.underlay.routers,
@@ -97,12 +97,12 @@ def run_underlay(trial: UnderlayTrial, seed: int) -> dict[str, float]:
         "path_reliability": float(alone.mean()),
         "worst_path": float(alone.min()),
     }
-    for name, values in by_type(testbed).items():
+    for name, values in reliabilities_by_type(testbed).items():
         metrics[f"alpha_{name}"] = float(-1 / np.log(values).mean()) if len(values) else np.nan
     return metrics
 
 
-def by_type(testbed: "Testbed") -> dict[str, Floats]:
+def reliabilities_by_type(testbed: "Testbed") -> dict[str, Floats]:
     """The reliabilities of all components, by the row of Table 7.1."""
     placement, r = testbed.placement, testbed.reliability
     routers, links = r[: placement.first_link], r[placement.first_link : placement.first_peer]
@@ -130,7 +130,7 @@ SPREAD_METRICS = tuple(f"below_{round(1000 * level)}" for level in LEVELS)
 
 def run_spread(trial: SpreadTrial, seed: int) -> dict[str, float]:
     """Figure 7.8: of the components drawn with one alpha, the share up to each level of reliability."""
-    by_name = by_type(make_testbed(trial.underlay, trial.peers, seed))
+    by_name = reliabilities_by_type(make_testbed(trial.underlay, trial.peers, seed))
     values = np.concatenate([by_name[each.name] for each in COMPONENT_TYPES if each.alpha == trial.alpha])
     return {name: float((values <= level).mean()) for name, level in zip(SPREAD_METRICS, LEVELS, strict=True)}
 
@@ -163,7 +163,7 @@ def run_similarity(trial: SimilarityTrial, seed: int) -> dict[str, float]:
     """Section 7.2. Each peer counts as k traceroutes, even if it skipped some because the path was known."""
     testbed = make_testbed(trial.underlay, trial.peers, seed)
     try:
-        overlay, traced = overlay_of(testbed, trial.strategy, trial.k, seed)
+        overlay, traced = make_overlay(testbed, trial.strategy, trial.k, seed)
     except ConfigError:
         if trial.strategy == "random" and trial.k < 3:
             return {}  # a random overlay with so few links is not connected
@@ -181,7 +181,7 @@ def run_similarity(trial: SimilarityTrial, seed: int) -> dict[str, float]:
     return {**metrics, "links": len(overlay.links), "traceroutes": len({tuple(sorted(pair)) for pair in traced})}
 
 
-def overlay_of(testbed: "Testbed", strategy: OverlayKind, k: int, seed: int) -> tuple[Overlay, tuple[Pair, ...]]:
+def make_overlay(testbed: "Testbed", strategy: OverlayKind, k: int, seed: int) -> tuple[Overlay, tuple[Pair, ...]]:
     """The overlay, and the pairs of peers between which its construction traced paths."""
     placement = testbed.placement
     if strategy == "random":
@@ -192,8 +192,8 @@ def overlay_of(testbed: "Testbed", strategy: OverlayKind, k: int, seed: int) -> 
     if strategy == "chain":
         traced = choose_traced(placement, k, seed)
         return chain(placement, traced), tuple(traced)
-    grown = form_overlay(placement, strategy, k, seed=seed)
-    return grown.overlay, grown.traced
+    formed = form_overlay(placement, strategy, k, seed=seed)
+    return formed.overlay, formed.traced
 
 
 # ---------------------------------------------------------------- trees and events
@@ -210,23 +210,23 @@ class ForestTrial(msgspec.Struct, frozen=True):
     subscriptions: int = 100
 
 
-EACH = ("reliability", "resilience", "events", "expected", "copies", "reliability_gain", "events_gain")
+BY_TREES = ("reliability", "resilience", "events", "expected", "copies", "reliability_gain", "events_gain")
 """Metrics for 1, 2, ... trees, such as `reliability_1`. Gains are relative to `random`, in percent."""
 FOREST_METRICS = (
     "interested",
     "messages",
     "links",
     "slimmest",
-    *(f"{metric}_{trees}" for metric in EACH for trees in range(1, MAX_TREES + 1)),
+    *(f"{metric}_{trees}" for metric in BY_TREES for trees in range(1, MAX_TREES + 1)),
 )
 
 
 def run_forest(trial: ForestTrial, seed: int) -> dict[str, float]:
     """Section 7.3, and the messages that building the trees takes."""
     if trial.strategy == "random":
-        return dict(_base(trial, seed))
+        return dict(_baseline(trial, seed))
     metrics = _forest(trial, seed)
-    base = _base(msgspec.structs.replace(trial, strategy="random", builder="mrst", k=DEGREE), seed)
+    base = _baseline(msgspec.structs.replace(trial, strategy="random", builder="mrst", k=DEGREE), seed)
     gains = {
         f"{metric}_gain_{trees}": 100 * (metrics[f"{metric}_{trees}"] / base[f"{metric}_{trees}"] - 1)
         for metric in ("reliability", "events")
@@ -236,14 +236,14 @@ def run_forest(trial: ForestTrial, seed: int) -> dict[str, float]:
 
 
 @lru_cache(_CACHED)
-def _base(trial: ForestTrial, seed: int) -> dict[str, float]:
+def _baseline(trial: ForestTrial, seed: int) -> dict[str, float]:
     return _forest(trial, seed)
 
 
 def _forest(trial: ForestTrial, seed: int) -> dict[str, float]:
     testbed = make_testbed(trial.underlay, trial.peers, seed)
     placement, reliability = testbed.placement, testbed.reliability
-    overlay, _ = overlay_of(testbed, trial.strategy, trial.k, seed)
+    overlay, _ = make_overlay(testbed, trial.strategy, trial.k, seed)
     built = build_trees(overlay, link_weights(placement, overlay, reliability), trial.trees, trial.builder, seed=seed)
     load = _cached_workload(trial.peers, trial.events, trial.subscriptions, seed)
     together = joint_reliability(placement, overlay, built.trees, reliability)
@@ -252,7 +252,7 @@ def _forest(trial: ForestTrial, seed: int) -> dict[str, float]:
         "reliability": together.mean_reliability(),
         "resilience": together.mean_resilience(),
         "events": outcome.ratio,
-        "expected": _of_pairs(together.reliability, load, trial.peers),
+        "expected": _expected_ratio(together.reliability, load, trial.peers),
         "copies": outcome.copies,
     }
     degrees = np.bincount(np.array([(link.a, link.b) for link in overlay.links]).ravel(), minlength=trial.peers)
@@ -265,7 +265,7 @@ def _forest(trial: ForestTrial, seed: int) -> dict[str, float]:
     }
 
 
-def _of_pairs(reliability: Floats, load: Publications, peers: int) -> Floats:
+def _expected_ratio(reliability: Floats, load: Publications, peers: int) -> Floats:
     """The joint reliability of pairs, weighted by the number of events between them."""
     counts = np.zeros((peers, peers))
     np.add.at(counts, load.publishers, load.wants.astype(float))
@@ -310,9 +310,10 @@ def cost(trial: UnderlayTrial | SpreadTrial | SimilarityTrial | ForestTrial | Ti
     return 0.2 * size
 
 
+_SOURCES = ("construction", "joint_reliability", "similarity", "timed_failures", "tree_forwarding", "trials")
 _PARTS = (
     *SIMULATED,
-    *(f"studies/quist/{name}.py" for name in ("construction", "joint_reliability", "similarity", "tree_forwarding")),
+    *(f"studies/quist/{name}.py" for name in _SOURCES),
 )
 TRIALS = Trials(
     (

@@ -16,7 +16,7 @@ from tests.drivers.live.processes import Process
 from tests.errors import raises
 from wend.drivers.live.access.key_files import read_folder
 from wend.drivers.live.config import PeerFile, load
-from wend.drivers.live.process import PeerService
+from wend.drivers.live.process import PeerProcess
 from wend.model.errors import Refused
 
 PLAIN = 'id = 1\nlisten = "127.0.0.1:0"\nclients = "127.0.0.1:0"\n'
@@ -69,10 +69,10 @@ def test_keys_of_another_peer_or_that_others_can_read_are_refused(ring: KeyRing,
         ("client", "is for a client, and this is peer 1"),
     ):
         with raises("invalid-setting", match=why):
-            PeerService(file_of(tmp_path, PLAIN + f'keys = "{name}"\n'))
+            PeerProcess(file_of(tmp_path, PLAIN + f'keys = "{name}"\n'))
     (tmp_path / "site" / "session.key").chmod(0o644)
     with raises("invalid-setting", match="other users can read or write"):
-        PeerService(file_of(tmp_path, KEYS))
+        PeerProcess(file_of(tmp_path, KEYS))
 
 
 # ---------------------------------------------------------------- SIGHUP
@@ -80,7 +80,7 @@ def test_keys_of_another_peer_or_that_others_can_read_are_refused(ring: KeyRing,
 
 def test_a_reload_takes_over_certificates_tokens_and_grants(ring: KeyRing, tmp_path: Path) -> None:
     async def scene() -> None:
-        service = PeerService(file_of(tmp_path, KEYS))
+        service = PeerProcess(file_of(tmp_path, KEYS))
         await service.start()
         url = f"wends://127.0.0.1:{service.listener.address[1]}"
         try:
@@ -114,7 +114,7 @@ def test_a_reload_takes_over_certificates_tokens_and_grants(ring: KeyRing, tmp_p
 
 def test_keys_and_grants_that_cannot_be_read_again_change_nothing(ring: KeyRing, tmp_path: Path) -> None:
     async def scene() -> None:
-        service = PeerService(file_of(tmp_path, KEYS))
+        service = PeerProcess(file_of(tmp_path, KEYS))
         await service.start()
         try:
             before = service.keys
@@ -236,14 +236,14 @@ def test_a_neighbour_forwards_only_what_its_group_may(tmp_path: Path) -> None:
         ring = KeyRing(tmp_path)
         for peer in (1, 2, 3):
             ring.enrol(f"site-{peer}", peer, ("leaves",) if peer == 2 else ())
-        services: list[PeerService] = []
+        services: list[PeerProcess] = []
         try:
             for peer in (1, 2, 3):
                 near = [f"127.0.0.1:{services[-1].peer.address[1]}"] if services else []
                 content = f'id = {peer}\nlisten = "127.0.0.1:0"\nclients = "127.0.0.1:0"\nkeys = "site-{peer}"\n'
                 content += f'strategy = "dcrd"\njoin = {near}\n'
                 limit = '[grants.leaves]\npublishers = ["own"]\n[grants.local]\npublish = "true"\nsubscribe = "true"\n'
-                services.append(PeerService(file_of(tmp_path, content + (limit if peer == 1 else ""))))
+                services.append(PeerProcess(file_of(tmp_path, content + (limit if peer == 1 else ""))))
                 await services[-1].start()
             urls = [f"wend://127.0.0.1:{service.listener.address[1]}" for service in services]
             async with wend.connect(urls[0]) as a, wend.connect(urls[1]) as b, wend.connect(urls[2]) as c:

@@ -7,6 +7,7 @@ import pytest
 import wend
 from tests.drivers.live.key_ring import KeyRing
 from tests.drivers.live.net import RawClient, overlay, run, until
+from tests.errors import raises
 from wend.drivers.live import frames
 from wend.drivers.live.access.admission import ClientAdmission
 from wend.drivers.live.access.source_limits import (
@@ -16,6 +17,7 @@ from wend.drivers.live.access.source_limits import (
     RATE_PER_S,
     SOURCE_BURST,
     SOURCE_RATE_PER_S,
+    ClientSlots,
     StrangerLimits,
 )
 from wend.security.token_buckets import MAX_SOURCES
@@ -46,6 +48,43 @@ def test_connections_that_wait_are_bounded_by_source_and_in_all() -> None:
         limits.release(source)
     assert limits.waiting == 0
     assert limits.admit("10.0.0.1") == "10.0.0.1"
+
+
+def test_one_source_does_not_take_all_the_clients_that_a_peer_accepts() -> None:
+    slots = ClientSlots(8)
+    for _ in range(6):
+        slots.take("10.0.0.1")
+    for source in ("10.0.0.1", "10.0.0.2", "10.0.0.1", "10.0.0.2"):
+        if source == "10.0.0.1":
+            with raises("too-many-clients"):
+                slots.take(source)
+        else:
+            slots.take(source)
+    with raises("too-many-clients"):
+        slots.take("10.0.0.3")
+    slots.release("10.0.0.2")
+    slots.take("10.0.0.3")
+    for _ in range(6):
+        slots.release("10.0.0.1")
+    for _ in range(4):
+        slots.take("10.0.0.3")
+
+
+def test_a_client_that_leaves_makes_room_for_another() -> None:
+    async def scene() -> None:
+        async with overlay([]) as (a,):
+            a.listener.slots = ClientSlots(4)
+            clients = [await wend.connect(a.url) for _ in range(3)]
+            with raises("too-many-clients"):
+                await wend.connect(a.url)
+            assert a.counts["refused"] == 1
+            await clients.pop().close()
+            await until(lambda: a.counts["now"] == 2)
+            clients.append(await wend.connect(a.url))
+            for client in clients:
+                await client.close()
+
+    run(scene())
 
 
 def test_new_connections_are_bounded_in_their_rate() -> None:

@@ -16,7 +16,7 @@ from tests.errors import raises
 from tests.ports import free_ports
 from wend.drivers.live.addressing.addresses import show
 from wend.drivers.live.config import PeerFile, load
-from wend.drivers.live.process import PeerService
+from wend.drivers.live.process import PeerProcess
 
 
 def file_of(peer: int, *neighbours: tuple[int, str], **fields: Any) -> PeerFile:
@@ -25,18 +25,18 @@ def file_of(peer: int, *neighbours: tuple[int, str], **fields: Any) -> PeerFile:
     return PeerFile(id=peer, neighbours=others, **{**places, "detection": "80ms", **fields})
 
 
-async def started(stack: AsyncExitStack, file: PeerFile) -> PeerService:
-    service = PeerService(file)
+async def started(stack: AsyncExitStack, file: PeerFile) -> PeerProcess:
+    service = PeerProcess(file)
     await service.start()
     stack.push_async_callback(service.leave)
     return service
 
 
-def client_of(service: PeerService) -> wend.Client:
+def client_of(service: PeerProcess) -> wend.Client:
     return wend.connect(f"wend://{show(service.listener.address)}")
 
 
-def working(service: PeerService) -> set[int]:
+def working(service: PeerProcess) -> set[int]:
     return {link.neighbour for link in service.peer.status().links if link.up}
 
 

@@ -16,7 +16,7 @@ from tests.ports import free_ports
 from wend.drivers.live.addressing import host_names
 from wend.drivers.live.addressing.addresses import Address, show
 from wend.drivers.live.config import PeerFile
-from wend.drivers.live.process import PeerService
+from wend.drivers.live.process import PeerProcess
 from wend.model.errors import ConfigError
 
 
@@ -46,9 +46,9 @@ def resolver(monkeypatch: pytest.MonkeyPatch) -> Resolver:
 
 
 @asynccontextmanager
-async def site(peer: int, listen: Address, *neighbours: tuple[int, str], **fields: Any) -> AsyncIterator[PeerService]:
+async def site(peer: int, listen: Address, *neighbours: tuple[int, str], **fields: Any) -> AsyncIterator[PeerProcess]:
     others = [{"id": other, "address": address} for other, address in neighbours]
-    service = PeerService(
+    service = PeerProcess(
         PeerFile(
             id=peer, listen=show(listen), clients="127.0.0.1:0", neighbours=others, **{"detection": "60ms", **fields}
         )
@@ -60,7 +60,7 @@ async def site(peer: int, listen: Address, *neighbours: tuple[int, str], **field
         await service.leave()
 
 
-def works(service: PeerService, neighbour: int) -> bool:
+def works(service: PeerProcess, neighbour: int) -> bool:
     link = service.peer.status().link(neighbour)
     return link is not None and link.up
 
@@ -130,7 +130,7 @@ def test_no_client_connects_before_the_peer_runs(resolver: Resolver) -> None:
 
     async def scene() -> None:
         resolver.blocked.clear()
-        service = PeerService(
+        service = PeerProcess(
             PeerFile(
                 id=1,
                 listen="127.0.0.1:0",

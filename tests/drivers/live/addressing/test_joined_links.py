@@ -14,7 +14,7 @@ from tests.errors import raises
 from tests.ports import free_ports
 from wend.drivers.live.addressing.addresses import Address, show
 from wend.drivers.live.config import PeerFile
-from wend.drivers.live.process import PeerService, serve
+from wend.drivers.live.process import PeerProcess, serve
 
 
 def file_of(peer: int, *join: Address, **fields: Any) -> PeerFile:
@@ -23,8 +23,8 @@ def file_of(peer: int, *join: Address, **fields: Any) -> PeerFile:
 
 
 @asynccontextmanager
-async def started(file: PeerFile) -> AsyncIterator[PeerService]:
-    service = PeerService(file)
+async def started(file: PeerFile) -> AsyncIterator[PeerProcess]:
+    service = PeerProcess(file)
     await service.start()
     try:
         yield service
@@ -32,11 +32,11 @@ async def started(file: PeerFile) -> AsyncIterator[PeerService]:
         await service.leave()
 
 
-def client_of(service: PeerService) -> wend.Client:
+def client_of(service: PeerProcess) -> wend.Client:
     return wend.connect(f"wend://{show(service.listener.address)}")
 
 
-def working(service: PeerService) -> set[int]:
+def working(service: PeerProcess) -> set[int]:
     return {link.neighbour for link in service.peer.status().links if link.up}
 
 

@@ -17,7 +17,7 @@ from tests.ports import free_ports
 from wend.drivers.live.addressing import address_messages, contacts, joining
 from wend.drivers.live.addressing.addresses import Address, show
 from wend.drivers.live.config import PeerFile
-from wend.drivers.live.process import PeerService, serve
+from wend.drivers.live.process import PeerProcess, serve
 from wend.drivers.live.transport import wire
 from wend.model.units import MS
 
@@ -33,8 +33,8 @@ def file_of(peer: int, *join: Address, **fields: Any) -> PeerFile:
 
 
 @asynccontextmanager
-async def started(file: PeerFile) -> AsyncIterator[PeerService]:
-    service = PeerService(file)
+async def started(file: PeerFile) -> AsyncIterator[PeerProcess]:
+    service = PeerProcess(file)
     await service.start()
     try:
         yield service
@@ -42,11 +42,11 @@ async def started(file: PeerFile) -> AsyncIterator[PeerService]:
         await service.leave()
 
 
-def url(service: PeerService) -> str:
+def url(service: PeerProcess) -> str:
     return f"wend://{show(service.listener.address)}"
 
 
-def ring(service: PeerService) -> dict[str, int]:
+def ring(service: PeerProcess) -> dict[str, int]:
     return service.peer.status().plugins["pastry"]
 
 

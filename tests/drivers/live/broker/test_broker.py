@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
-from tests.drivers.live.net import run
+from tests.drivers.live.net import run, until
 from tests.errors import raises
 from wend.drivers.live.broker import broker as brokers
 from wend.drivers.live.broker.broker import Broker
 from wend.drivers.live.peer import LivePeer
-from wend.model.events import Qos
+from wend.model.events import DurableOptions, Qos
 from wend.model.publication import Publication
 from wend.protocol.config import PeerConfig
 from wend.protocol.ports import Deliver, Started
@@ -87,11 +87,30 @@ def test_a_client_may_have_more_subscriptions_than_a_peer_announces() -> None:
         for number in range(1, 1001):
             broker.subscribe(client, number, f"topic = 'a/topic/with/a/long/name/{number}'", Qos())
         assert len(broker.subscriptions) == 1000
-        known = broker.peer.peer.subscriptions.known[0]  # type: ignore[attr-defined]
+        known = broker.peer.peer.subscriptions.interests[0]  # type: ignore[attr-defined]
         assert len(msgspec.msgpack.encode(known)) <= SUMMARY_BYTES
         assert broker.publish(Publication({"topic": "a/topic/with/a/long/name/77"}, b"here", {})).targets == (0,)
         assert broker.publish(Publication({"topic": "a/topic/with/a/long/name/0"}, b"nowhere", {})).targets == ()
         assert client.got == [(77, b"here")]
+        broker.peer.close()
+
+    run(scene())
+
+
+def test_a_client_with_many_subscriptions_leaves_without_holding_up_the_peer() -> None:
+    async def scene() -> None:
+        broker, client, other = started(), Client(), Client()
+        for handle in range(1, 20_001):
+            broker.subscribe(client, handle, f"topic = 't{handle}'", Qos())
+        broker.subscribe(client, 20_001, "topic = 'x'", Qos(group="workers"))
+        broker.subscribe(client, 20_002, "topic = 'x'", Qos(), DurableOptions("orders"))
+        broker.disconnect(client)
+        assert 0 < len(broker.subscriptions) <= 20_000, "it goes on in later turns of the event loop"
+        broker.subscribe(other, 1, "topic = 'x'", Qos(group="workers"))
+        broker.subscribe(other, 2, "topic = 'x'", Qos(), DurableOptions("orders"))
+        broker.publish(Publication({"topic": "x"}, b"for others", {}))
+        assert sorted(other.got) == [(1, b"for others"), (2, b"for others")] and not client.got
+        await until(lambda: len(broker.subscriptions) == 1)
         broker.peer.close()
 
     run(scene())

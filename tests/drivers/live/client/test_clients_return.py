@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import wend
-from tests.drivers.live.net import overlay, run, until
+from tests.drivers.live.net import overlay, run, take, until
 from tests.errors import raises
 
 
@@ -107,5 +107,28 @@ def test_nobody_there_is_one_sentence() -> None:
             await wend.connect("wend://127.0.0.1:1")
         with raises("invalid-setting", match="looks like wend://"):
             await wend.connect("http://127.0.0.1:1")
+
+    run(scene())
+
+
+@pytest.mark.parametrize("how", ["publish", "post"])
+def test_the_ttl_of_an_event_includes_the_time_without_a_connection(how: str) -> None:
+    async def scene() -> None:
+        async with (
+            overlay([]) as (a,),
+            wend.connect(a.url) as client,
+            client.subscribe("topic = 'x'") as events,
+        ):
+            publish = client.publish if how == "publish" else client.post
+            for session in list(a.listener.sessions):
+                session.end()
+            await until(lambda: not client.connected)
+            hasty = asyncio.create_task(publish({"topic": "x"}, b"short-lived", ttl=0.001))
+            patient = asyncio.create_task(publish({"topic": "x"}, b"long-lived", ttl=60.0))
+            with raises("expired"):
+                await hasty
+            await patient
+            (arrived,) = await take(events, 1)
+            assert arrived.payload == b"long-lived"
 
     run(scene())

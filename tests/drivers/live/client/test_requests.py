@@ -48,8 +48,8 @@ def test_a_request_is_answered_across_peers() -> None:
             assert [reply.payload for reply in await asyncio.gather(*many)] == [b"re: %d" % n for n in range(20)]
             # no other peer was told of the inbox
             assert "wend.inbox" in "".join(a.broker.subscriptions)
-            assert len(a.peer.peer.plugins["flooded"].table.known[0].subscriptions) == 0  # type: ignore[attr-defined]
-            assert "wend.inbox" not in str(c.peer.peer.plugins["flooded"].table.known)  # type: ignore[attr-defined]
+            assert len(a.peer.peer.plugins["flooded"].table.interests[0].subscriptions) == 0  # type: ignore[attr-defined]
+            assert "wend.inbox" not in str(c.peer.peer.plugins["flooded"].table.interests)  # type: ignore[attr-defined]
 
     run(scene())
 

@@ -20,11 +20,11 @@ from wend.drivers.live.config import load
 from wend.drivers.live.plans import followed_plan
 from wend.drivers.live.plans import push as plan_push
 from wend.drivers.live.plans.push import OnTimeCount, PushReport, PushSettings, count_between, find_fault, push_plan
-from wend.drivers.live.process import PeerService
+from wend.drivers.live.process import PeerProcess
 from wend.drivers.live.status import PlanStatus, StatusSnapshot
 from wend.model.errors import Refused, WendError
 from wend.model.plan import Plan
-from wend.model.plan_slice import PlanSlice, packed, slice_of, unpacked
+from wend.model.plan_slice import PlanSlice, decode_slice, encode_slice, make_slice
 
 PEERS = 8
 # A ring, and two ways across it. The way from 2 to 6 is slow: an event that takes it is late.
@@ -68,7 +68,7 @@ def write_config(folder: Path, peer: int, ports: list[int], strategy: str, *more
 class Overlay:
     """Eight peers, with two publishers whose events are counted at four subscribers."""
 
-    def __init__(self, services: list[PeerService]) -> None:
+    def __init__(self, services: list[PeerProcess]) -> None:
         self.services = services
         self.sent = dict.fromkeys(WANTED, 0)
         self.got: Counter[tuple[int, int, bytes]] = Counter()
@@ -139,7 +139,7 @@ class Overlay:
 async def overlay(folder: Path, strategies: dict[int, str] | None = None) -> AsyncIterator[Overlay]:
     ports = free_ports(PEERS)
     chosen = dict.fromkeys(range(PEERS), "planned") | (strategies or {})
-    services = [PeerService(load(write_config(folder, peer, ports, chosen[peer]))) for peer in range(PEERS)]
+    services = [PeerProcess(load(write_config(folder, peer, ports, chosen[peer]))) for peer in range(PEERS)]
     try:
         for service in services:
             await service.start()
@@ -295,7 +295,7 @@ def test_a_plan_that_waits_keeps_others_out_until_it_is_forgotten(
     async def scene() -> None:
         async with overlay(tmp_path) as net, wend.connect(net.urls[3]) as client:
             plan = made(*FIRST)
-            await client.prepare_plan(7, packed(slice_of(plan, 3)))
+            await client.prepare_plan(7, encode_slice(make_slice(plan, 3)))
             assert net.plans()[3] == PlanStatus(None, 0, 7)
             sentence = "nothing was changed: peer 3: version 7 of another plan waits for its commit"
             await unchanged(net, made(*SECOND_PLAN), Refused, sentence)
@@ -304,7 +304,7 @@ def test_a_plan_that_waits_keeps_others_out_until_it_is_forgotten(
             await client.revert_plan(plan.id, 7)
             assert net.plans()[3] is None
             monkeypatch.setattr(followed_plan, "HOLD_S", 0)
-            await client.prepare_plan(7, packed(slice_of(plan, 3)))
+            await client.prepare_plan(7, encode_slice(make_slice(plan, 3)))
             with raises("plan-not-prepared"):
                 await client.commit_plan(plan.id, 7)
 
@@ -324,8 +324,8 @@ def test_a_pushed_plan_survives_a_restart_until_the_folder_has_another(tmp_path:
     path.write_text("\n".join(lines))
     first, pushed, replaced = (plan_of(2, [(0, 1)], each) for each in (flow, other, third))
 
-    async def on(do: Callable[[PeerService, wend.Client], Awaitable[None]]) -> PlanStatus | None:
-        service = PeerService(load(path))
+    async def on(do: Callable[[PeerProcess, wend.Client], Awaitable[None]]) -> PlanStatus | None:
+        service = PeerProcess(load(path))
         await service.start()
         try:
             async with wend.connect(f"wend://127.0.0.1:{service.listener.address[1]}") as client:
@@ -334,17 +334,17 @@ def test_a_pushed_plan_survives_a_restart_until_the_folder_has_another(tmp_path:
         finally:
             await service.leave()
 
-    async def nothing(service: PeerService, client: wend.Client) -> None:
+    async def nothing(service: PeerProcess, client: wend.Client) -> None:
         await service.reload()  # as SIGHUP does
 
-    async def push(service: PeerService, client: wend.Client) -> None:
-        await client.prepare_plan(3, packed(slice_of(pushed, 0)))
+    async def push(service: PeerProcess, client: wend.Client) -> None:
+        await client.prepare_plan(3, encode_slice(make_slice(pushed, 0)))
         await client.commit_plan(pushed.id, 3)
 
-    async def revert(service: PeerService, client: wend.Client) -> None:
+    async def revert(service: PeerProcess, client: wend.Client) -> None:
         await client.revert_plan(pushed.id, 3)
 
-    async def load_again(service: PeerService, client: wend.Client) -> None:
+    async def load_again(service: PeerProcess, client: wend.Client) -> None:
         await client.load_plan()
 
     async def scene() -> None:
@@ -372,12 +372,12 @@ def test_a_pushed_plan_survives_a_restart_until_the_folder_has_another(tmp_path:
 def test_a_part_is_what_its_peer_needs_and_garbage_is_refused() -> None:
     plan = made(*SECOND_PLAN)
     for peer in range(PEERS):
-        part = slice_of(plan, peer)
-        assert unpacked(packed(part)) == part
+        part = make_slice(plan, peer)
+        assert decode_slice(encode_slice(part)) == part
         assert set(part.neighbours) == {a + b - peer for a, b in LINKS if peer in (a, b)}
-    good = slice_of(plan, 0)
+    good = make_slice(plan, 0)
     assert [flow.receivers for flow in good.flows] == [(3, 4)]
-    bad: list[PlanSlice | bytes] = [b"", b"garbage", packed(good)[:-5]]
+    bad: list[PlanSlice | bytes] = [b"", b"garbage", encode_slice(good)[:-5]]
     fields = {name: getattr(good, name) for name in PlanSlice.__struct_fields__}
     shorter, beyond, unsorted = good.tail[:-4], b"\xff\xff\x00\x00" + good.head[4:], good.graph[::-1]
     for changed in (
@@ -388,7 +388,7 @@ def test_a_part_is_what_its_peer_needs_and_garbage_is_refused() -> None:
         bad.append(PlanSlice(**(fields | changed)))
     for each in bad:
         with raises("malformed"):
-            unpacked(each if isinstance(each, bytes) else packed(each))
+            decode_slice(each if isinstance(each, bytes) else encode_slice(each))
 
 
 def test_the_command_tells_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from tests.drivers.live.net import run, until
 from wend.drivers.live.plans.push import PushSettings, push_plan
 from wend.drivers.scenarios import make_scenario
 from wend.drivers.world import World, build
-from wend.model.flows import Flow, told_apart
+from wend.model.flows import Flow, unambiguous_names
 from wend.model.plan import Plan, read_plan
 from wend.model.rates import Rate
 from wend.model.units import SECOND
@@ -20,7 +20,7 @@ from wend.planning.planner import make_plan
 
 
 def plan_for(world: World, folder: Path) -> Plan:
-    peers = told_apart(world.overlay.names)
+    peers = unambiguous_names(world.overlay.names)
     flows = [
         Flow(peers[topic.publisher], [peers[peer] for peer in topic.subscribers], SECOND / topic.period_ns)
         for topic in world.topics

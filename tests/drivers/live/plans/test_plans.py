@@ -15,7 +15,7 @@ from tests.errors import raises
 from tests.plans import Flow, plan_of
 from tests.ports import free_ports
 from wend.drivers.live.config import load
-from wend.drivers.live.process import PeerService
+from wend.drivers.live.process import PeerProcess
 
 # Two ways from 0 to 3, and 4 behind it.
 LINKS = [(0, 1), (0, 2), (1, 3), (2, 3), (3, 4)]
@@ -58,9 +58,9 @@ def write_config(folder: Path, peer: int, ports: list[int], *more: str) -> Path:
 
 
 @asynccontextmanager
-async def overlay(folder: Path) -> AsyncIterator[list[PeerService]]:
+async def overlay(folder: Path) -> AsyncIterator[list[PeerProcess]]:
     ports = free_ports(PEERS)
-    opened = [PeerService(load(write_config(folder, peer, ports))) for peer in range(PEERS)]
+    opened = [PeerProcess(load(write_config(folder, peer, ports))) for peer in range(PEERS)]
     try:
         for peer in opened:
             await peer.start()
@@ -71,11 +71,11 @@ async def overlay(folder: Path) -> AsyncIterator[list[PeerService]]:
             peer.peer.close()
 
 
-def url(opened: PeerService) -> str:
+def url(opened: PeerProcess) -> str:
     return f"wend://127.0.0.1:{opened.listener.address[1]}"
 
 
-async def play(folder: Path, *plans: Flow) -> tuple[Counter[tuple[int, bytes]], list[PeerService]]:
+async def play(folder: Path, *plans: Flow) -> tuple[Counter[tuple[int, bytes]], list[PeerProcess]]:
     """Events flow from 0; after each batch every peer is told the next plan, one after the other, as events go on."""
     got: Counter[tuple[int, bytes]] = Counter()
     put(folder, "plan-0", plans[0])
@@ -148,7 +148,7 @@ def test_a_peer_of_another_strategy_says_so(tmp_path: Path) -> None:
     path.write_text(text.replace('plan = "plan"\n', ""))
 
     async def run() -> None:
-        opened = PeerService(load(path))
+        opened = PeerProcess(load(path))
         await opened.start()
         async with wend.connect(url(opened)) as client:
             with raises("no-plan"):

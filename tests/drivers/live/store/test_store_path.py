@@ -11,7 +11,7 @@ import pytest
 import wend
 from tests.errors import raises
 from wend.drivers.live.config import PeerFile
-from wend.drivers.live.process import PeerService
+from wend.drivers.live.process import PeerProcess
 from wend.drivers.live.store import store as stores
 from wend.drivers.live.store.store import Store
 from wend.model.events import EventId
@@ -114,4 +114,4 @@ def test_a_compaction_replaces_nothing_but_a_regular_file(
 def test_a_peer_with_such_a_store_does_not_start(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "s")
     with raises("unwritable"):
-        PeerService(PeerFile(id=1, listen="127.0.0.1:0", store=str(tmp_path / "s")))
+        PeerProcess(PeerFile(id=1, listen="127.0.0.1:0", store=str(tmp_path / "s")))

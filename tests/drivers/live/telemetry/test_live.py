@@ -20,7 +20,7 @@ from tests.errors import raises
 from tests.ports import free_ports
 from wend.drivers.live.addressing.addresses import show
 from wend.drivers.live.config import PeerFile, load
-from wend.drivers.live.process import PeerService
+from wend.drivers.live.process import PeerProcess
 from wend.drivers.live.telemetry import segments
 from wend.model.events import EventId
 from wend.model.telemetry import is_sampled, sample_bound
@@ -29,15 +29,15 @@ SAMPLE = 0.3
 EVENTS = 200
 
 
-def service(number: int, ports: list[int], folder: Path, **settings: Any) -> PeerService:
+def service(number: int, ports: list[int], folder: Path, **settings: Any) -> PeerProcess:
     other = 3 - number
     neighbours = [{"id": other, "address": f"127.0.0.1:{ports[other - 1]}", "delay": "1ms"}]
     places = {"listen": f"127.0.0.1:{ports[number - 1]}", "clients": "127.0.0.1:0"}
     telemetry = {"telemetry": str(folder / f"peer-{number}"), "telemetry_sample": SAMPLE, "strategy": "adaptive"}
-    return PeerService(PeerFile(id=number, neighbours=neighbours, **places, **telemetry, **settings))
+    return PeerProcess(PeerFile(id=number, neighbours=neighbours, **places, **telemetry, **settings))
 
 
-def url(peer: PeerService) -> str:
+def url(peer: PeerProcess) -> str:
     return f"wend://{show(peer.listener.address)}"
 
 
@@ -87,7 +87,7 @@ def test_two_peers_write_about_the_same_events(tmp_path: Path, sealed: bool) -> 
     assert sum(row["published"] for row in rows(here, "heartbeats")) > EVENTS
 
 
-async def events_pass(sender: PeerService, receiver: PeerService) -> None:
+async def events_pass(sender: PeerProcess, receiver: PeerProcess) -> None:
     async with (
         wend.connect(url(sender)) as publisher,
         wend.connect(url(receiver)) as subscriber,

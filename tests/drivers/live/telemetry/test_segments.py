@@ -15,7 +15,7 @@ from tests.errors import raises
 from wend.drivers.live.telemetry import segments
 from wend.drivers.live.telemetry.row_batch import RowBatch
 from wend.drivers.live.telemetry.segments import SegmentFolder, SegmentWriter
-from wend.model.telemetry import Segment, segment_of
+from wend.model.telemetry import Segment, parse_segment_name
 
 WIDTH = 8
 BOUND = 20_000
@@ -121,7 +121,7 @@ def test_a_full_disk_costs_rows_and_they_are_counted(tmp_path: Path) -> None:
     assert writer.join(60)
     assert (writer.unwritten, writer.failures) == (12, 2)
     assert [row["time_ns"] for row in rows(tmp_path, "deliveries")] == list(range(100, 111))
-    assert [segment_of(path.name).number for path in tmp_path.glob("*.parquet")] == [3]  # type: ignore[union-attr]
+    assert [parse_segment_name(path.name).number for path in tmp_path.glob("*.parquet")] == [3]  # type: ignore[union-attr]
 
 
 class _Steps:

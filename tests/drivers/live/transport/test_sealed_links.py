@@ -21,7 +21,7 @@ from wend.drivers.live.addressing.addresses import Address, show
 from wend.drivers.live.client.client import connect
 from wend.drivers.live.config import PeerFile
 from wend.drivers.live.peer import LivePeer
-from wend.drivers.live.process import PeerService
+from wend.drivers.live.process import PeerProcess
 from wend.drivers.live.transport import wire
 from wend.drivers.live.transport.shaper import PacketFaults
 from wend.drivers.live.transport.socket import PeerSocket
@@ -290,9 +290,9 @@ def test_a_peer_of_a_file_with_keys_joins_renews_and_refuses_the_revoked(tmp_pat
             peer: PeerFile(id=peer, listen="127.0.0.1:0", clients="127.0.0.1:0", detection="80ms", keys=str(folder))
             for peer, folder in folders.items()
         }
-        first = PeerService(files[1])
+        first = PeerProcess(files[1])
         await first.start()
-        second = PeerService(msgspec.structs.replace(files[2], join=(show(first.peer.address),)))
+        second = PeerProcess(msgspec.structs.replace(files[2], join=(show(first.peer.address),)))
         await second.start()
         try:
             await until(lambda: bool(first.peer.status().links) and first.peer.status().links[0].up)
@@ -336,19 +336,19 @@ def test_peers_with_keys_make_a_ring_and_find_a_peer_that_returns_elsewhere(tmp_
     async def scene() -> None:
         async with AsyncExitStack() as stack:
 
-            async def started(peer: int, *join: Address) -> PeerService:
+            async def started(peer: int, *join: Address) -> PeerProcess:
                 folder = tmp_path / f"site-{peer}"
                 file = PeerFile(
                     id=peer, listen="127.0.0.1:0", clients="127.0.0.1:0", membership="pastry",
                     pastry_detection="600ms", pastry_round_trip="5ms", join=[show(address) for address in join],
                     keys=str(folder if folder.exists() else enrol(tmp_path, peer)),
                 )  # fmt: skip
-                service = PeerService(file)
+                service = PeerProcess(file)
                 await service.start()
                 stack.push_async_callback(service.leave)
                 return service
 
-            def is_whole(services: list[PeerService]) -> bool:
+            def is_whole(services: list[PeerProcess]) -> bool:
                 rings = [service.peer.status().plugins["pastry"] for service in services]
                 return all(ring["joined"] and ring["leaf-set"] == len(services) - 1 for ring in rings)
 

@@ -8,7 +8,7 @@ from wend.drivers.live.addressing.addresses import Address
 from wend.drivers.live.clock import monotonic
 from wend.drivers.live.pipes import PeerPipes
 from wend.drivers.live.transport import wire
-from wend.drivers.live.transport.shaper import PacketFaults, Pipe
+from wend.drivers.live.transport.shaper import PacketFaults, Shaper
 from wend.drivers.live.transport.socket import PeerSocket, SendQueue
 from wend.model.units import MS
 
@@ -19,7 +19,7 @@ class Link:
     def __init__(self, **shape: object) -> None:
         self.arrived: list[tuple[int, bytes]] = []
         self.changed = asyncio.Event()
-        self.pipe = Pipe(self._note, **shape)  # type: ignore[arg-type]
+        self.pipe = Shaper(self._note, **shape)  # type: ignore[arg-type]
 
     def _note(self, datagram: bytes) -> None:
         self.arrived.append((time.monotonic_ns(), datagram))

@@ -14,7 +14,7 @@ import msgspec
 
 from wend.matching.filters import parse
 from wend.model.events import Attributes, EventId, PeerId
-from wend.model.keys import key_of
+from wend.model.keys import make_key
 from wend.model.publication import Publication
 from wend.model.random_stream import peer_stream
 from wend.model.units import MS, SECOND, Nanos
@@ -136,7 +136,7 @@ class IdealClusters(Membership):
 
 @cache
 def _delay_ns(a: PeerId, b: PeerId) -> Nanos:
-    return MS + key_of(str(min(a, b)), str(max(a, b))) % (LONGEST_NS - MS)
+    return MS + make_key(str(min(a, b)), str(max(a, b))) % (LONGEST_NS - MS)
 
 
 class ClusterNet:

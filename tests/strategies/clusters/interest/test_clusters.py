@@ -7,8 +7,8 @@ import pytest
 
 from tests.strategies.clusters.interest.nets import ClusterNet
 from wend.model.events import Event, EventId
-from wend.model.keys import key_of
-from wend.model.paths import shared
+from wend.model.keys import make_key
+from wend.model.paths import count_shared_routers
 from wend.strategies.clusters.interest.messages import (
     AddChild,
     AskParents,
@@ -197,7 +197,7 @@ def test_a_cluster_that_reaches_only_one_other_stays_in_the_trees(seed: int) -> 
 def shared_routers(diverse: bool, pause: float) -> int:
     """Of 8 clusters that follow one topic: how many routers the paths to the parents in both trees share."""
     net = ClusterNet(32, 8, diverse_parents=diverse)
-    net.paths = lambda a, b: tuple(key_of(str(min(a, b)), str(max(a, b)), str(hop)) % 12 for hop in range(4))
+    net.paths = lambda a, b: tuple(make_key(str(min(a, b)), str(max(a, b)), str(hop)) % 12 for hop in range(4))
     for peer in list(net.peers):
         net.subscribe(peer, 0, "topic = 't'")
         net.run(pause)
@@ -211,7 +211,7 @@ def shared_routers(diverse: bool, pause: float) -> int:
             for tree in range(2)
             if (f"site{cluster}", "topic t", tree) in parents
         ]
-        found += shared(*paths) if len(paths) == 2 else 0
+        found += count_shared_routers(*paths) if len(paths) == 2 else 0
     return found
 
 

@@ -5,7 +5,7 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wend.model.paths import Path, shared
+from wend.model.paths import Path, count_shared_routers
 from wend.model.random_stream import peer_stream
 from wend.strategies.path_diversity.parents import ParentCandidate, choose_parents, objective
 
@@ -34,8 +34,8 @@ def exhaustive(candidates: list[list[ParentCandidate]]) -> tuple[int, ...]:
         for number, one in enumerate(parents):
             total += sum(len({*one.path} & {*other.path} - {None}) for other in parents[:number])
             around = [one.path, *one.neighbour_paths]
-            with_child = sum(shared(a, b) for n, a in enumerate(around) for b in around[:n])
-            before = sum(shared(a, b) for n, a in enumerate(around[1:], 1) for b in around[1:n])
+            with_child = sum(count_shared_routers(a, b) for n, a in enumerate(around) for b in around[:n])
+            before = sum(count_shared_routers(a, b) for n, a in enumerate(around[1:], 1) for b in around[1:n])
             total += with_child - before
         assert total == objective(candidates, chosen)
         names = [(tree[i].cluster, i) for tree, i in zip(candidates, chosen, strict=True) if i >= 0]

@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from wend.drivers.live.access.access import SEPARATOR, Access, Keeper, Usage
+from wend.drivers.live.access.access import SEPARATOR, Access
 from wend.drivers.live.access.grants import NO_GRANTS, GrantTable, UsageLimits
+from wend.drivers.live.access.usage import Keeper, Usage
 from wend.drivers.live.clock import wall_s
 from wend.model.events import DurableOptions
 from wend.security.identity import Identity, Untrusted

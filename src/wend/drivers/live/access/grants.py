@@ -252,10 +252,10 @@ def _filter_names(filter_: Filter) -> list[str]:
 
 def _values_filter(attributes: Attributes, names: Sequence[str]) -> Filter:
     """A filter for exactly the values that these attributes of an event may have."""
-    return parse(" and ".join(_predicate(name_text(name), attributes.get(name)) for name in names) or "true")
+    return parse(" and ".join(_value_predicate(name_text(name), attributes.get(name)) for name in names) or "true")
 
 
-def _predicate(name: str, value: Value | None) -> str:
+def _value_predicate(name: str, value: Value | None) -> str:
     if value is None:
         return f"{name} absent"
     if not isinstance(value, Range):

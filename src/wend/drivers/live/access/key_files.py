@@ -33,7 +33,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from wend.drivers.live.clock import wall_s
 from wend.model.errors import ConfigError
-from wend.model.files import written
+from wend.model.files import write_atomically
 from wend.security.certificates import MAX_SERIAL, RootVerifier, check_groups, check_name, make_credentials
 from wend.security.identity import Credentials, Identity, Untrusted
 
@@ -313,7 +313,7 @@ def append_line(path: Path, line: str) -> None:
         before = _text(place) if os.path.lexists(place) else ""
         if before and not before.endswith("\n"):
             before += "\n"
-        with written(place, lasting=True) as draft:
+        with write_atomically(place, lasting=True) as draft:
             draft.write_text(f"{before}{line}\n", encoding="utf-8")
     finally:
         os.close(folder)

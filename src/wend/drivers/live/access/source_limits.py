@@ -1,14 +1,16 @@
-"""Limits on strangers, by their address.
+"""Limits on connections, by the address that they come from.
 
 A client that has not shown who it is yet may cost a peer little. The number of such connections and their rate are
 limited, in all and for each source. Memory is bounded, too: the peer remembers only the latest sources. Loopback has no
 limits, since its users are on this machine.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from wend.security.token_buckets import LOOPBACK, SourceBuckets, TokenBucket, source_of
+from wend.model.errors import Refused
+from wend.security.token_buckets import LOOPBACK, SourceBuckets, TokenBucket, source_network
 
 MAX_WAITING: Final = 256
 """The most connections of strangers, from all sources."""
@@ -21,6 +23,35 @@ SOURCE_BURST: Final = 60.0
 STATUS_PER_S: Final = 10.0
 """The rate of status calls of a client with keys, over all its connections. A burst has five seconds of calls."""
 STATUS_PER_SOURCE_S: Final = 50.0
+MAX_CLIENTS: Final = 1_000
+"""The most clients of a peer. One source cannot take the last quarter of them."""
+
+
+class ClientSlots:
+    """The clients of a peer, by source. Loopback counts as one source here."""
+
+    def __init__(self, most: int = MAX_CLIENTS) -> None:
+        self.most = most
+        self._by_source: Counter[str] = Counter()
+        self._taken = 0
+
+    def take(self, source: str) -> None:
+        """Count a client. Raises `Refused` if there is no room for it."""
+        if self._taken >= self.most:
+            raise Refused(f"this peer accepts at most {self.most} clients", code="too-many-clients")
+        share = max(1, self.most // 4)
+        if self.most - self._taken <= share and self._by_source[source] >= share:
+            sentence = f"this peer keeps its last {share} connections for clients from other addresses"
+            raise Refused(sentence, code="too-many-clients")
+        self._taken += 1
+        self._by_source[source] += 1
+
+    def release(self, source: str) -> None:
+        """Count a client no longer."""
+        self._taken -= 1
+        self._by_source[source] -= 1
+        if not self._by_source[source]:
+            del self._by_source[source]
 
 
 class StrangerLimits:
@@ -41,7 +72,7 @@ class StrangerLimits:
 
     def admit(self, host: str) -> str | None:
         """The source of a new connection, to be passed to `release` later; None if it may not connect."""
-        source = source_of(host)
+        source = source_network(host)
         if self._exempt_loopback and source == LOOPBACK:
             return source
         now_s = self._clock_s()

@@ -19,6 +19,7 @@ class AdmittedClient:
         self._listener = listener
         self._admission = listener.admission
         self._source = source
+        self._has_slot = False
         self._is_stranger = True
         self._by_tls = False
         self._identity: Identity | None = None
@@ -29,6 +30,11 @@ class AdmittedClient:
         """The verifier that accepted the certificate."""
         self.access: Access | None = None
         """The rights of the client; None for all."""
+
+    def take_slot(self) -> None:
+        """Count as a client of its source. Raises `Refused` if there is no room for it."""
+        self._listener.slots.take(self._source)
+        self._has_slot = True
 
     def connect(self, tls: Any) -> None:
         """Verify the certificate that the client shows by TLS, if any. Raises `Untrusted`."""
@@ -71,6 +77,9 @@ class AdmittedClient:
     def leave(self) -> None:
         """Release the client's access, because the connection has ended."""
         self._release_stranger()
+        if self._has_slot:
+            self._has_slot = False
+            self._listener.slots.release(self._source)
         if self.access is not None:
             self.access.close()
 

@@ -6,6 +6,7 @@ learns does not grow with the number of clients.
 """
 
 import logging
+import time
 from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
@@ -68,6 +69,24 @@ class BrokerClient(Protocol):
     def on_replaced(self, handle: int) -> None:
         """Called when another client has attached to the durable subscription."""
         ...
+
+
+class Departure:
+    """A client that has left, with the subscriptions that it still has."""
+
+    def __init__(self, broker: "Broker", client: BrokerClient, handles: list[int]) -> None:
+        self._broker = broker
+        self._client = client
+        self._handles = handles
+
+    def work(self, until: float) -> bool:
+        """End subscriptions until this time. Returns whether some are left (`FairScheduler`)."""
+        while self._handles:
+            self._broker.unsubscribe(self._client, self._handles.pop())
+            if time.monotonic() >= until:
+                return True
+        self._broker.forget(self._client)
+        return False
 
 
 class Broker:
@@ -243,12 +262,21 @@ class Broker:
                 del self._groups[group]
 
     def disconnect(self, client: BrokerClient) -> None:
-        """End all subscriptions of a client that has left. While the peer stops they stay: the peer decides which ones
-        it withdraws."""
+        """End all subscriptions of a client that has left: at once those whose events others may get, and the rest in
+        turn with the requests of other clients. While the peer stops they stay: the peer decides which ones it
+        withdraws."""
         if self.stopping:
             return
-        for handle in list(self._handles.get(client, ())):
-            self.unsubscribe(client, handle)
+        left: list[int] = []
+        for handle, key in list(self._handles.get(client, {}).items()):
+            if isinstance(key, int) or self._numbers[key] in self._group_of:
+                self.unsubscribe(client, handle)
+            else:
+                left.append(handle)
+        self.scheduler.add(Departure(self, client, left))
+
+    def forget(self, client: BrokerClient) -> None:
+        """Forget a client without subscriptions."""
         self._handles.pop(client, None)
 
     def confirm(self, client: BrokerClient, handle: int, positions: tuple[int, ...]) -> None:

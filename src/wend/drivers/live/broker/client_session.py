@@ -210,10 +210,11 @@ class ClientSession(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
         self._output.open(self.transport)
         self._broker.counts["connected"] += 1
-        most = self._listener.max_clients
-        if len(self._listener.sessions) >= most:
+        try:
+            self._client.take_slot()
+        except Refused as error:
             self._broker.counts["refused"] += 1
-            self._dismiss(Refused(f"this peer accepts at most {most} clients", code="too-many-clients"))
+            self._dismiss(error)
             return
         self._listener.sessions.add(self)
         self._broker.counts["now"] += 1

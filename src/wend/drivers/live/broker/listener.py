@@ -9,7 +9,7 @@ import time
 
 from wend.drivers.live.access.acceptor import Acceptor
 from wend.drivers.live.access.admission import ClientAdmission
-from wend.drivers.live.access.source_limits import STATUS_PER_S, STATUS_PER_SOURCE_S, StrangerLimits
+from wend.drivers.live.access.source_limits import STATUS_PER_S, STATUS_PER_SOURCE_S, ClientSlots, StrangerLimits
 from wend.drivers.live.addressing.addresses import SCHEME, TLS_SCHEME, Address, bind, check_listen
 from wend.drivers.live.broker.broker import Broker
 from wend.drivers.live.broker.client_session import ClientSession
@@ -19,7 +19,6 @@ QUEUE_MSGS = 10_000
 QUEUE_BYTES = 8 * 1024 * 1024
 STALL_S = 60.0
 GREET_S = 10.0
-MAX_CLIENTS = 1_000
 RECHECK_S = 30.0
 """How often to check whether the keys of connected clients have expired."""
 
@@ -47,7 +46,7 @@ class TcpListener:
         self.queue_bytes = queue_bytes
         self.stall_s = stall_s
         self.greet_s = greet_s
-        self.max_clients = MAX_CLIENTS
+        self.slots = ClientSlots()
         self.address: Address = ("", 0)
         self.sessions: set[ClientSession] = set()
         self._bound: socket.socket | None = None

@@ -31,7 +31,7 @@ from wend.drivers.live.status import StatusSnapshot
 from wend.drivers.live.transport import wire
 from wend.model.errors import ClientError, ConfigError, PartlyPublished, WireError
 from wend.model.events import Attributes, Headers, PeerId, Value
-from wend.model.publication import Publication, as_publication, check_types
+from wend.model.publication import Publication, check_types, make_publication
 
 if TYPE_CHECKING:
     from wend.drivers.live.access.tls import ClientTls
@@ -126,7 +126,7 @@ class Client:
         later subscriptions, until another event with the same topic replaces it. `retain="sensor"` does the same for
         the attribute `sensor`.
         """
-        return await self._publish(as_publication(attributes, payload, headers, ttl, retain))
+        return await self._publish(make_publication(attributes, payload, headers, ttl, retain))
 
     async def post(
         self,
@@ -142,7 +142,7 @@ class Client:
         It waits only while too many posted events are unanswered. An invalid event raises at once. If the peer refuses
         an event, or the connection breaks before the answer, the next `flush` raises.
         """
-        await self._posts.add(as_publication(attributes, payload, headers, ttl, retain))
+        await self._posts.add(make_publication(attributes, payload, headers, ttl, retain))
 
     async def flush(self, timeout: float | None = None) -> int:
         """Wait until the peer has answered all posted events. Returns how many it accepted since the last flush. Raises
@@ -160,7 +160,7 @@ class Client:
             from wend.drivers.live.client.requests import Inbox
 
             self._inbox = Inbox(self._streams, self._number())
-        return await self._inbox.ask(as_publication(attributes, payload, headers, timeout), timeout)
+        return await self._inbox.ask(make_publication(attributes, payload, headers, timeout), timeout)
 
     async def try_publish(
         self,
@@ -172,7 +172,7 @@ class Client:
     ) -> PublishReceipt | None:
         """Publish an event if it can be sent at once. Returns None if it was not sent: there is no connection, the
         peer has many unanswered requests of this client, or its links were congested a moment ago."""
-        publication = as_publication(attributes, payload, headers, ttl)
+        publication = make_publication(attributes, payload, headers, ttl)
         if not self.connected or len(self._answers.calls) >= WINDOW_MSGS or self._connection.unsent_bytes > BATCH_BYTES:
             return None
         if asyncio.get_running_loop().time() < self._congested_until:
@@ -189,7 +189,7 @@ class Client:
         requests: list[frames.Publish] = []
         for number, event in enumerate(events):
             try:
-                publication = as_publication(*(event if isinstance(event, tuple) else (event,)))
+                publication = make_publication(*(event if isinstance(event, tuple) else (event,)))
             except ClientError as error:
                 raise type(error)(f"event {number} of many: {error}", code=error.code) from None
             requests.append(self._publish_frame(publication))
@@ -329,6 +329,8 @@ class Client:
     # ---------------------------------------------------------------- requests and answers
 
     async def _publish(self, publication: Publication) -> PublishReceipt:
+        if self._connection.writer is None:
+            publication = publication.after(await self._connection.wait_until_open())
         return receipt_of(await self._call(self._publish_frame(publication), frames.Accepted))
 
     def _publish_frame(self, event: Publication) -> frames.Publish:

@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING
 
 from wend.drivers.live import frames
 from wend.drivers.live.addressing.addresses import Address, parse_urls, scheme_of, show
+from wend.drivers.live.clock import monotonic
 from wend.drivers.live.transport import wire
 from wend.model.errors import ClientError, ConfigError, ConnectionLost, Refused, WireError, refusal
 from wend.model.events import PeerId
+from wend.model.units import Nanos
 
 if TYPE_CHECKING:  # most clients connect without TLS
     from wend.drivers.live.access.tls import ClientTls
@@ -90,14 +92,16 @@ class PeerConnection:
     def _url(self, address: Address) -> str:
         return self.url if len(self._addresses) == 1 else f"{scheme_of(self.url)}{show(address)}"
 
-    async def wait_until_open(self) -> None:
-        """Wait for a connection. Raises if the client has given up connecting."""
+    async def wait_until_open(self) -> Nanos:
+        """Wait for a connection. Returns for how long. Raises if the client has given up connecting."""
+        began = monotonic()
         while self.writer is None:
             if self._error is not None:
                 raise self._error
             if self._task is None:
                 raise ClientError("connect first: async with wend.connect(...), or await it", code="not-connected")
             await self._ready.wait()
+        return monotonic() - began
 
     def write_soon(self) -> None:
         """Write the frames in `unwritten` when this turn of the event loop ends."""

@@ -10,6 +10,7 @@ import asyncio
 from wend.drivers.live import frames
 from wend.drivers.live.client.answers import PendingAnswers, no_answer, unexpected_answer
 from wend.drivers.live.client.connection import PeerConnection
+from wend.drivers.live.clock import monotonic
 from wend.drivers.live.transport import wire
 from wend.model.errors import ClientError, ConnectionLost, WendError, WireError, refusal
 from wend.model.publication import Publication
@@ -74,15 +75,13 @@ class Posts:
 
     async def add(self, event: Publication) -> None:
         """Send an event with others; wait while too many are unanswered."""
-        posted = frames.PostedEvent(event.attributes, event.payload, event.headers, event.ttl_ns, event.retain)
-        try:
-            encoded = wire.encode_posted(posted)
-        except WireError as error:
-            raise ClientError(str(error), code=error.code) from None
+        encoded, began = _encode(event), monotonic()
         if self._connection.writer is None:
             await self._connection.wait_until_open()
         while self._unanswered >= WINDOW_MSGS or self._unanswered_bytes >= WINDOW_BYTES:
             await self._change()
+        if event.ttl_ns is not None:
+            encoded = _encode(event.after(monotonic() - began))
         size = len(encoded)
         if self._gathered_bytes + size > POST_BYTES:
             self._send()
@@ -140,3 +139,11 @@ class Posts:
     async def _change(self) -> None:
         self._changed.clear()
         await self._changed.wait()
+
+
+def _encode(event: Publication) -> bytes:
+    posted = frames.PostedEvent(event.attributes, event.payload, event.headers, event.ttl_ns, event.retain)
+    try:
+        return wire.encode_posted(posted)
+    except WireError as error:
+        raise ClientError(str(error), code=error.code) from None

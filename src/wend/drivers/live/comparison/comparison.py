@@ -52,7 +52,7 @@ class Comparison:
     ) -> None:
         """`kill_ns`: when one peer crashes in all overlays. `root`: signs the keys of peers. `telemetry`: records the
         overlay of the first strategy."""
-        if world.limited:
+        if world.has_capacities:
             raise ConfigError("capacities are simulated, not played live: leave capacity and peer_capacity out")
         self.world = world
         self.clock = SteadyClock()
@@ -130,7 +130,7 @@ class Comparison:
         """The links that are down at this moment."""
         now = self.elapsed_ns()
         faults, links = self.world.faults, self.world.overlay.links
-        return [(link.a, link.b) for i, link in enumerate(links) if not faults.up(i, now)]
+        return [(link.a, link.b) for i, link in enumerate(links) if not faults.is_up(i, now)]
 
     def summaries(self) -> dict[str, Summary]:
         """The results so far, over all publications that had time to arrive."""

@@ -11,7 +11,7 @@ from collections import Counter, deque
 
 from wend.drivers.arrivals import best_deliveries
 from wend.drivers.live.counters import Counters
-from wend.drivers.tally import DeliveryCounts, summarised
+from wend.drivers.summaries import DeliveryCounts, make_summary
 from wend.drivers.workload import Topic
 from wend.drivers.world import World
 from wend.model.events import EventId, PeerId
@@ -80,7 +80,7 @@ class Totals:
 
     def summary(self, control: Counter[str], drops: Counter[str], notices: Counter[str], elapsed_ns: Nanos) -> Summary:
         mean_ns = self._delay_sum_ns / max(1, self.delivered)
-        return summarised(
+        return make_summary(
             DeliveryCounts(self.delivered, self.on_time, tuple(self._within), mean_ns, self._sample),
             publications=self.publications,
             expected=self.expected,

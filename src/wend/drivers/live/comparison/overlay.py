@@ -123,7 +123,7 @@ class LiveOverlay:
         return len(trees) == 1 and (None, None, None) not in trees
 
     def start(self, peer: PeerId) -> None:
-        started = self.world.started(peer)
+        started = self.world.start_input(peer)
         if self._ring is not None and peer == 0:
             started = msgspec.structs.replace(started, neighbours=())  # it begins the ring that the others join
         self.peers[peer].start(started)
@@ -203,5 +203,5 @@ class WorldPaths:
 
 
 def _schedule(world: World, index: int, origin_ns: Callable[[], Nanos]) -> Callable[[Nanos], bool]:
-    up = world.faults.up
+    up = world.faults.is_up
     return lambda now: up(index, now - origin_ns())

@@ -22,7 +22,7 @@ from wend.drivers.live.counters import Counters
 from wend.drivers.live.status import PlanStatus
 from wend.model.errors import ConfigError, Refused, WireError
 from wend.model.extras import needed_by
-from wend.model.files import written
+from wend.model.files import write_atomically
 from wend.model.units import SECOND, Nanos
 from wend.protocol.peer import Peer
 from wend.protocol.ports import Planned
@@ -251,7 +251,7 @@ class FollowedPlan:
             former_version=former.version,
             former=former.part,
         )
-        with written(path, lasting=True) as draft:
+        with write_atomically(path, lasting=True) as draft:
             draft.write_bytes(msgspec.msgpack.encode(stored))
 
     def _read_file(self) -> StoredPlan | None:
@@ -273,8 +273,8 @@ class FollowedPlan:
 
 def _read_part(data: bytes) -> "PlanSlice":
     with needed_by("a peer that follows a plan", "plan"):
-        from wend.model.plan_slice import unpacked
-    return unpacked(data)
+        from wend.model.plan_slice import decode_slice
+    return decode_slice(data)
 
 
 def _unpack_plan(version: int, data: bytes) -> VersionedPlan:

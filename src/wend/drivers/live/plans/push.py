@@ -192,10 +192,10 @@ class _Push:
         """Have every peer check its part."""
         self._report(f"{len(self._clients)} peers check plan {self._plan.id:08x}, version {self._version}")
 
-        from wend.model.plan_slice import packed, slice_of
+        from wend.model.plan_slice import encode_slice, make_slice
 
         async def check(peer: PeerId, client: Client) -> None:
-            part = await asyncio.to_thread(lambda: packed(slice_of(self._plan, peer)))
+            part = await asyncio.to_thread(lambda: encode_slice(make_slice(self._plan, peer)))
             await client.prepare_plan(self._version, part)
 
         for peer, failure in (await self._each(check)).items():

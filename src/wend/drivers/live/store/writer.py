@@ -32,14 +32,15 @@ class StoreWriter:
         self,
         peer: PeerId,
         store: Store | None,
-        deliver: Callable[[Deliver], None],
+        deliver_late: Callable[[Deliver, Nanos], None],
         failed: Callable[[FailureCode, Effect], None],
         counters: Counters,
         clock: Clock = monotonic,
     ) -> None:
+        """`deliver_late` takes a delivery that was held back, and how long it has waited."""
         self._peer = peer
         self._store = store
-        self._deliver = deliver
+        self._deliver_late = deliver_late
         self._failed = failed
         self._counters = counters
         self._clock = clock
@@ -52,7 +53,7 @@ class StoreWriter:
         self._closed = False
 
     @property
-    def is_safe(self) -> bool:
+    def has_stored_all(self) -> bool:
         """Whether all records so far survive a crash."""
         return self._store is not None and not self.held
 
@@ -128,7 +129,7 @@ class StoreWriter:
             effect, since = self.held[0]
             try:
                 if isinstance(effect, Deliver):
-                    self._deliver(effect.delayed_by(self._clock() - since))
+                    self._deliver_late(effect, self._clock() - since)
                 elif self._store is not None:
                     self._store.append(effect.record)
             except Exception as error:

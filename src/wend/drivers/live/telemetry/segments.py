@@ -22,7 +22,7 @@ from wend.drivers.live.telemetry.row_batch import RowBatch
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.extras import needed_by
-from wend.model.telemetry import KEY, SCHEMA, Segment, segment_of
+from wend.model.telemetry import KEY, SCHEMA, Segment, parse_segment_name
 from wend.model.version import __version__
 
 log = logging.getLogger("wend.telemetry")
@@ -96,7 +96,7 @@ class SegmentFolder:
         """Remove what a crash of this peer left behind."""
         count = 0
         for path in sorted(self.folder.glob(f".*{PARTIAL}")):
-            segment = segment_of(path.name.removeprefix(".").removesuffix(PARTIAL))
+            segment = parse_segment_name(path.name.removeprefix(".").removesuffix(PARTIAL))
             if segment is not None and segment.peer == self._peer:
                 path.unlink(missing_ok=True)
                 count += 1
@@ -106,7 +106,7 @@ class SegmentFolder:
         """The segments of this peer, the oldest first, with their sizes."""
         closed = []
         for path in self.folder.glob("*.parquet"):
-            segment = segment_of(path.name)
+            segment = parse_segment_name(path.name)
             if segment is not None and segment.peer == self._peer:
                 closed.append(((segment.incarnation, segment.number), path, path.stat().st_size))
         return deque((path, size) for _, path, size in sorted(closed))

@@ -19,8 +19,8 @@ from zlib import crc32
 
 from wend.model.errors import ConfigError
 from wend.model.extras import needed_by
-from wend.model.files import is_address
-from wend.model.telemetry import TABLES, segment_of
+from wend.model.files import is_url
+from wend.model.telemetry import TABLES, parse_segment_name
 
 RAW = "raw"
 MANIFESTS = "manifests"
@@ -118,7 +118,7 @@ def open_destination(to: str) -> Destination:
     """The destination that a path or an address names. Raises `ConfigError`, and `MissingExtra` without PyArrow."""
     if to.startswith("file:"):
         return LocalDestination(Path(to.removeprefix("file:").replace("//", "", 1)))
-    return ArrowDestination(to) if is_address(to) else LocalDestination(Path(to))
+    return ArrowDestination(to) if is_url(to) else LocalDestination(Path(to))
 
 
 class Shipper:
@@ -146,7 +146,7 @@ class Shipper:
         counts: Counter[str] = Counter()
         try:
             for path in sorted(self._folder.rglob("*.parquet")):
-                segment = segment_of(path.name)
+                segment = parse_segment_name(path.name)
                 if segment is not None:
                     self._ship_segment(path, segment.table, counts)
             self._ship_manifests()

@@ -1,10 +1,10 @@
 """A traffic shaper: delay, loss, outages and other faults of wide-area links for peers on one machine.
 
-A peer has one `Pipe` per neighbour, between itself and its socket. The pipe holds each datagram for the link's delay.
+A peer has one `Shaper` per neighbour, between itself and its socket. It holds each datagram for the link's delay.
 It loses some datagrams, and all of them while the link is cut. It may corrupt some, and hold some back so that later
-ones overtake them. A pipe without delay, loss, outages and faults only costs one call.
+ones overtake them. A shaper without delay, loss, outages and faults only costs one call.
 
-Timers of the event loop have a resolution of one millisecond. A pipe sends a datagram up to half a millisecond early,
+Timers of the event loop have a resolution of one millisecond. A shaper sends a datagram up to half a millisecond early,
 so delays are right on average.
 """
 
@@ -43,7 +43,7 @@ class PacketFaults(msgspec.Struct, frozen=True):
 NO_FAULTS = PacketFaults()
 
 
-class Pipe:
+class Shaper:
     """One direction of one link."""
 
     def __init__(
@@ -99,11 +99,11 @@ class Pipe:
         else:
             self._hold(now, now + wait, datagram)
 
-    def twin(self, transmit: Transmit) -> "Pipe":
-        """A pipe of the same shape, with its own losses, for datagrams whose checksum was checked. It loses those
+    def twin(self, transmit: Transmit) -> "Shaper":
+        """A shaper of the same shape, with its own losses, for datagrams whose checksum was checked. It loses those
         that it would corrupt."""
         faults = self.faults
-        return Pipe(
+        return Shaper(
             transmit,
             delay_ns=self.delay_ns,
             loss=1 - (1 - self.loss) * (1 - faults.corruption),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from wend.model.events import PeerId
-from wend.model.keys import distance, key_of
+from wend.model.keys import distance, make_key
 from wend.model.units import MS
 from wend.protocol.plugins import Multicast, PluginEffect, SendTo
 from wend.strategies.clusters.membership.messages import Slots, holders_of
@@ -62,9 +62,9 @@ class ClusterView:
 
     def root(self, group: str, tree: int) -> str:
         """The root of a tree: the cluster whose key is closest to the key of group and tree."""
-        key = key_of(group, str(tree))
+        key = make_key(group, str(tree))
         names = self.directory or {self.name: ()}
-        return min(names, key=lambda name: (distance(key_of("cluster", name), key), name))
+        return min(names, key=lambda name: (distance(make_key("cluster", name), key), name))
 
     def speaks_for(self, peer: PeerId, cluster: str) -> bool:
         return any(peer in slot.holders for slot in self.directory.get(cluster, ()))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from wend.matching.filters import parse
 from wend.model.events import Event, PeerId
-from wend.model.keys import key_of
+from wend.model.keys import make_key
 from wend.model.units import Nanos
 from wend.protocol.plugins import PluginEffect, Remember, View
 from wend.strategies.clusters.interest.cluster import BATCH, ClusterView
@@ -96,14 +96,14 @@ class FollowedGroups:
 
     def update(self, now: Nanos, view: View) -> Iterator[PluginEffect]:
         """Follow the groups of this peer's subscriptions, and store since when."""
-        self._table.announced(view)
+        self._table.next_announcement(view)
         groups = dict.fromkeys(group_of(parse(subscription.filter)) for subscription in self._table.own)
         before, self.own = self.own, {}
         for group in groups:
             since = before.get(group)
             if since is None:
                 since = self._stored.get(group, now)
-                yield Remember(key_of(group) >> 80, FollowedSince(group, since))
+                yield Remember(make_key(group) >> 80, FollowedSince(group, since))
             self.own[group] = since
 
     def announce(self, now: Nanos, gone: tuple[str, ...] = ()) -> Iterator[PluginEffect]:

@@ -133,7 +133,7 @@ class Sharing:
     def _on_message(self, now: Nanos, sender: PeerId, message: Any) -> Iterable[PluginEffect]:
         match message:
             case TreeEvent():
-                return self._on_tree_event(now, sender, message)
+                return self._on_event_from_other_cluster(now, sender, message)
             case GroupDigest() if message.to:
                 return self._on_cluster_message(now, sender, message)
             case FetchEvents() if message.tree >= 0:
@@ -255,7 +255,7 @@ class Sharing:
         if sender == id_.publisher and trees:
             yield SendTo(sender, EventAccepted(id_, trees))
 
-    def _on_tree_event(self, now: Nanos, sender: PeerId, message: TreeEvent) -> Iterator[PluginEffect]:
+    def _on_event_from_other_cluster(self, now: Nanos, sender: PeerId, message: TreeEvent) -> Iterator[PluginEffect]:
         if not self._cluster.is_addressed(message):
             yield Notice("reroute", sender)
             return

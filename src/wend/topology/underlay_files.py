@@ -18,7 +18,8 @@ from wend.model.units import MS, millis
 from wend.topology import gml, layout, maps
 from wend.topology.layout import Attributes
 from wend.topology.maps import MapGraph
-from wend.topology.underlay import Draft, LinkKind, RouterKind, Underlay
+from wend.topology.underlay import LinkKind, RouterKind, Underlay
+from wend.topology.underlay_builder import UnderlayBuilder
 
 _EARTH_KM = 6371.0
 _NO_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -106,50 +107,54 @@ def _node(underlay: Underlay, router: int) -> dict[str, Any]:
     spot = {} if math.isnan(x) else {"x": x, "y": y}
     kind = RouterKind(int(underlay.router_kind[router])).name.lower()
     about = {"label": underlay.names[router], "kind": kind, "domain": int(underlay.domain[router]), **spot}
-    return about | _stated(underlay.router_capacity[router])
+    return about | _capacity_attribute(underlay.router_capacity[router])
 
 
 def _edge(underlay: Underlay, link: int) -> dict[str, Any]:
     kind = LinkKind(int(underlay.link_kind[link])).name.lower()
-    return {"kind": kind, "delay_ms": int(underlay.delay_ns[link]) / MS, **_stated(underlay.link_capacity[link])}
+    return {
+        "kind": kind,
+        "delay_ms": int(underlay.delay_ns[link]) / MS,
+        **_capacity_attribute(underlay.link_capacity[link]),
+    }
 
 
-def _stated(capacity: Capacity) -> dict[str, str]:
+def _capacity_attribute(capacity: Capacity) -> dict[str, str]:
     text = capacity_text(capacity)
     return {"capacity": text} if text else {}
 
 
 def _underlay(name: str, graph: MapGraph, seed: int, delay_ms: tuple[float, float]) -> Underlay:
-    draft = Draft(name)
-    nodes, names = graph.nodes, maps.labels(graph.nodes)
-    for node, label, (x, y) in zip(nodes, names, layout.positions_of(nodes), strict=True):
+    builder = UnderlayBuilder(name)
+    nodes, names = graph.nodes, maps.node_names(graph.nodes)
+    for node, label, (x, y) in zip(nodes, names, layout.map_positions(nodes), strict=True):
         stated = maps.capacity_of(node, f"{name}, node {label}")
-        draft.router(_kind(RouterKind, node, name, label), _domain(node, name, label), x, y, label, stated)
-    links = maps.links_of(name, graph, names)
+        builder.add_router(_kind(RouterKind, node, name, label), _domain(node, name, label), x, y, label, stated)
+    links = maps.map_links(name, graph, names)
     drawn = stream(seed, "underlay", "map", "delays").integers(
         millis(delay_ms[0]), millis(delay_ms[1]), size=len(links), endpoint=True
     )
     apart = [_across(nodes[link.a], nodes[link.b]) for link in links]
-    draft.remarks = _remarks(links, apart, maps.drawn_from(delay_ms))
+    builder.remarks = _remarks(links, apart, maps.drawn_delays_text(delay_ms))
     for (a, b, data, capacity, where), draw, across in zip(links, drawn.tolist(), apart, strict=True):
         delay = maps.delay_of(data, draw if across is None else across, where)
-        draft.link(a, b, _kind(LinkKind, data, name, f"{names[a]}-{names[b]}"), delay, capacity)
-    return draft.done()
+        builder.add_link(a, b, _kind(LinkKind, data, name, f"{names[a]}-{names[b]}"), delay, capacity)
+    return builder.build()
 
 
 def _remarks(links: list[maps.MapLink], apart: list[int | None], drawn: str) -> tuple[str, ...]:
     """Remarks about missing delays. Most maps have positions and no delays, so a delay from positions is worth a remark
     only if the map has an attribute that looks like a delay."""
     located = [x.data for x, ns in zip(links, apart, strict=True) if ns is not None]
-    far = maps.silent(located, len(links), "from positions")
-    return tuple(sentence for sentence in far if "not read" in sentence) + maps.silent(
+    far = maps.missing_delay_remarks(located, len(links), "from positions")
+    return tuple(sentence for sentence in far if "not read" in sentence) + maps.missing_delay_remarks(
         [x.data for x, ns in zip(links, apart, strict=True) if ns is None], len(links), drawn
     )
 
 
 def _across(a: Attributes, b: Attributes) -> int | None:
     """The delay of a straight fibre between two nodes, if both have a geographic position."""
-    here, there = layout.globe(a), layout.globe(b)
+    here, there = layout.geographic_position(a), layout.geographic_position(b)
     if here is None or there is None:
         return None
     (lon1, lat1), (lon2, lat2) = ([math.radians(v) for v in spot] for spot in (here, there))

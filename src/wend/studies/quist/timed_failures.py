@@ -84,7 +84,7 @@ def run_timed(trial: TimedTrial, seed: int) -> dict[str, float]:
 
 
 def _up(world: World, now: Nanos) -> Flags:
-    return np.array([world.faults.up(link, now) for link in range(len(world.overlay.links))])
+    return np.array([world.faults.is_up(link, now) for link in range(len(world.overlay.links))])
 
 
 def _at_once(world: World, events: list[Event]) -> float:

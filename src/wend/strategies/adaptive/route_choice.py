@@ -1,7 +1,7 @@
-"""Hedges: whether a second copy is worth its links, which routes the copies take, and which ACKs are missing."""
+"""The choice of a route to one destination, and of a second route if another copy is worth its links."""
 
 from wend.model.choices import Redundancy
-from wend.model.events import EventId, PeerId
+from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.protocol.plugins import is_hedged
 from wend.strategies.adaptive.packets import Packet
@@ -10,33 +10,6 @@ from wend.strategies.adaptive.scores import ScoredRoute, Scorer
 
 PRICE = {"none": 0.0033, "tight": 0.0033, "free": 0.0005}
 """The cost of a link of a route, as a probability of being late. A hedge has to gain as much for each of its links."""
-
-Copies = tuple[EventId, PeerId, int]
-"""The copies of an event for a destination that this peer sent during one visit of the packet. The last part is the
-length of the packet's path so far: if the packet returns, the answer to an earlier copy says nothing about later
-copies."""
-
-
-class Hedges:
-    """The hedged destinations whose copies wait for answers."""
-
-    def __init__(self) -> None:
-        self._waiting: dict[Copies, tuple[int, bool]] = {}
-        """The number of unanswered copies, and whether one was acknowledged."""
-
-    def add(self, key: Copies) -> None:
-        """Expect answers to two more copies."""
-        count, _ = self._waiting.get(key, (0, False))
-        self._waiting[key] = (count + 2, False)
-
-    def settle(self, key: Copies, acked: bool) -> bool:
-        """Count the answer to a copy. Return whether the destination needs a retry: all its copies failed."""
-        count, is_good = self._waiting.pop(key, (1, False))
-        is_good = is_good or acked
-        if count > 1:
-            self._waiting[key] = (count - 1, is_good)
-            return False
-        return not is_good
 
 
 class RouteChoice:

@@ -77,7 +77,7 @@ class Lab:
         tables = shortest_routes(overlay, network) if routes == "shortest" else [[] for _ in network]
         plan = emulator.plan(overlay, network, **settings)
         _require_system()
-        with lab_state.making(name) as folder:
+        with lab_state.new_lab_folder(name) as folder:
             program = emulator.build(lab_state.PROGRAMS)
             (folder / "plan").write_text(plan)
             namespaces.make(host.namespace for host in network)

@@ -16,7 +16,7 @@ from wend.model.events import EventId, PeerId
 from wend.model.units import FOREVER, MS, Nanos
 from wend.protocol.plugins import View
 from wend.strategies.adaptive.routes import Costs, reverse_without
-from wend.topology.paths import tree
+from wend.topology.paths import shortest_path_tree
 
 LINK_NS: Final = 25 * MS
 """The price of a link that is not full. While other links are full, each copy that is not sent frees capacity."""
@@ -27,7 +27,7 @@ HOP_NS: Final = 12 * MS
 """The probable queueing time at each link of a busy overlay, in addition to the delay of the link."""
 CLASSES: Final = 16
 
-Leg = tuple[Nanos, Nanos, PeerId]
+PricedLeg = tuple[Nanos, Nanos, PeerId]
 """A route from a peer to a destination: its delay, the price of all its links, and the next peer."""
 Prices = Mapping[PeerId, Mapping[PeerId, Nanos]]
 
@@ -46,13 +46,13 @@ class PricedRoutes:
         self._costs: Costs = {
             b: {a: delay + self._price(a, b) for a, delay in row.items()} for b, row in self._delays.items()
         }
-        self._routes: dict[PeerId, tuple[dict[PeerId, Leg], ...]] = {}
+        self._routes: dict[PeerId, tuple[dict[PeerId, PricedLeg], ...]] = {}
 
     def first_link_price(self, hop: PeerId) -> Nanos:
         """The price of this peer's link to a hop."""
         return self._price(self._me, hop)
 
-    def to(self, dest: PeerId) -> tuple[dict[PeerId, Leg], ...]:
+    def to(self, dest: PeerId) -> tuple[dict[PeerId, PricedLeg], ...]:
         """The routes to a destination by peer: those with the least delay, then those with the least delay plus
         price."""
         routes = self._routes.get(dest)
@@ -62,9 +62,9 @@ class PricedRoutes:
             routes = self._routes[dest] = tuple([self._legs(costs, dest) for costs in (self._delays, self._costs)])
         return routes
 
-    def _legs(self, costs: Costs, dest: PeerId) -> dict[PeerId, Leg]:
-        distance, following = tree(costs, dest)
-        legs: dict[PeerId, Leg] = {dest: (0, 0, dest)}
+    def _legs(self, costs: Costs, dest: PeerId) -> dict[PeerId, PricedLeg]:
+        distance, following = shortest_path_tree(costs, dest)
+        legs: dict[PeerId, PricedLeg] = {dest: (0, 0, dest)}
         for peer in sorted(distance, key=distance.__getitem__):
             if peer != dest:
                 there = following[peer]
@@ -98,7 +98,7 @@ class SpreadRoutes:
         """Choose the best hop whose route is in time and worth its price. Return it with the delay from there."""
         weight, legs, reached = self._weight, self._routes.to(dest), self._reached
         most = float(FOREVER if slack_ns == FOREVER else worth_ns)
-        best: tuple[PeerId, dict[PeerId, Leg], PeerId, Nanos] | None = None
+        best: tuple[PeerId, dict[PeerId, PricedLeg], PeerId, Nanos] | None = None
         least = float(FOREVER)
         starts = [
             (hop, hop, self._start[hop], self._routes.first_link_price(hop)) for hop in hops if hop not in reached
@@ -118,7 +118,7 @@ class SpreadRoutes:
         self._reach(dest, hop, by_peer, peer, whole)
         return hop, whole - self._start[hop]
 
-    def _reach(self, dest: PeerId, hop: PeerId, by_peer: dict[PeerId, Leg], peer: PeerId, whole: Nanos) -> None:
+    def _reach(self, dest: PeerId, hop: PeerId, by_peer: dict[PeerId, PricedLeg], peer: PeerId, whole: Nanos) -> None:
         """Add the route from a peer to the destination to the packet's routes."""
         reached, before = self._reached, self._me
         while True:

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from tests.topology.placements import is_same
 from wend.model.errors import ConfigError
 from wend.model.units import MS
-from wend.topology import formats, gml
+from wend.topology import gml, underlay_files
 from wend.topology.catalog import make
 from wend.topology.maps import from_graphml
-from wend.topology.underlay import Draft, LinkKind, RouterKind, Underlay
+from wend.topology.underlay import LinkKind, RouterKind, Underlay
+from wend.topology.underlay_builder import UnderlayBuilder
 
 TEXTS = st.text(st.characters(blacklist_categories=("Cs", "Cc", "Zl", "Zp")), max_size=8).map(str.strip)
 
@@ -27,7 +28,7 @@ LIMITS = st.just(math.inf) | st.floats(1e-3, 1e13)
 @st.composite
 def networks(draw: st.DrawFn) -> Underlay:
     routers = draw(st.integers(2, 6))
-    draft = Draft("drawn")
+    builder = UnderlayBuilder("drawn")
     for i in range(routers):
         spot = draw(st.none() | st.tuples(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6)))
         label = draw(TEXTS) or f"r{i}"
@@ -36,12 +37,12 @@ def networks(draw: st.DrawFn) -> Underlay:
             draw(st.integers(0, 3)),
             draw(st.tuples(LIMITS, LIMITS)),
         )
-        draft.router(kind, domain, *(spot or (np.nan, np.nan)), label, limits)
+        builder.add_router(kind, domain, *(spot or (np.nan, np.nan)), label, limits)
     for router in range(1, routers):
         delay = draw(st.integers(50_000, 10**11))
         limits = draw(st.tuples(LIMITS, LIMITS))
-        draft.link(router, draw(st.integers(0, router - 1)), draw(st.sampled_from(LinkKind)), delay, limits)
-    return draft.done()
+        builder.add_link(router, draw(st.integers(0, router - 1)), draw(st.sampled_from(LinkKind)), delay, limits)
+    return builder.build()
 
 
 @settings(max_examples=50)
@@ -49,8 +50,8 @@ def networks(draw: st.DrawFn) -> Underlay:
 def test_files_are_read_back_as_written(underlay: Underlay, suffix: str) -> None:
     with TemporaryDirectory() as folder:
         path = Path(folder) / f"net.{suffix}"
-        formats.write(underlay, path)
-        again = formats.read(path)
+        underlay_files.write(underlay, path)
+        again = underlay_files.read(path)
     assert is_same(again, underlay)
     assert again.names == underlay.names
     assert again.router_capacity == underlay.router_capacity
@@ -60,8 +61,8 @@ def test_files_are_read_back_as_written(underlay: Underlay, suffix: str) -> None
 
 def test_others_read_what_wend_writes(tmp_path: Path) -> None:
     underlay = make("power-law", 1)
-    formats.write(underlay, tmp_path / "net.graphml")
-    formats.write(underlay, tmp_path / "net.gml")
+    underlay_files.write(underlay, tmp_path / "net.graphml")
+    underlay_files.write(underlay, tmp_path / "net.gml")
     for graph in (nx.read_graphml(tmp_path / "net.graphml"), nx.read_gml(tmp_path / "net.gml", label="id")):
         assert (len(graph), graph.number_of_edges()) == (300, 500)
         assert sorted(d["delay_ms"] for *_, d in graph.edges(data=True)) == sorted((underlay.delay_ns / MS).tolist())
@@ -74,14 +75,14 @@ def test_wend_reads_what_others_write(tmp_path: Path) -> None:
     nx.write_gml(graph, tmp_path / "net.gml")
     nx.write_graphml(graph, tmp_path / "net.graphml")
     for suffix in ("gml", "graphml"):
-        underlay = formats.read(tmp_path / f"net.{suffix}")
+        underlay = underlay_files.read(tmp_path / f"net.{suffix}")
         assert underlay.delay_ns.tolist() == [MS // 2] * 3
         assert underlay.links == 3
 
 
 def test_the_simulator_takes_the_same_file(tmp_path: Path) -> None:
     underlay = make("power-law", 2)
-    formats.write(underlay, tmp_path / "net.graphml")
+    underlay_files.write(underlay, tmp_path / "net.graphml")
     overlay = from_graphml(tmp_path / "net.graphml", delay_ms=(1.0, 2.0), loss=0.0, seed=1)
     assert [link.delay_ns for link in overlay.links] == underlay.delay_ns.tolist()
 
@@ -95,11 +96,11 @@ graph [ DateObtained "22/10/10" node [ id 0 label "K&#246;ln" Longitude 6.95 Lat
   node [ id 2 label "None" ]
   edge [ source 0 target 1 LinkSpeed "10" ] edge [ source 1 target 2 ] edge [ source 2 target 1 ] ]"""
     )
-    underlay = formats.read(path, seed=3)
+    underlay = underlay_files.read(path, seed=3)
     assert underlay.names == ("Köln", "Hamburg", "None")
     assert underlay.delay_ns[0] / MS == pytest.approx(356 / 200, rel=0.02)
     assert 1 * MS <= underlay.delay_ns[1] <= 20 * MS
-    assert formats.read(path, seed=4).delay_ns[1] != underlay.delay_ns[1]
+    assert underlay_files.read(path, seed=4).delay_ns[1] != underlay.delay_ns[1]
 
 
 @pytest.mark.parametrize(
@@ -128,7 +129,7 @@ def test_the_error_about_a_malformed_file_is_one_sentence(tmp_path: Path, text: 
     path = tmp_path / "bad.gml"
     path.write_text(text)
     with pytest.raises(ConfigError, match=said) as error:
-        formats.read(path)
+        underlay_files.read(path)
     assert "\n" not in str(error.value)
 
 
@@ -148,23 +149,23 @@ def test_texts_survive(text: str) -> None:
 @pytest.mark.parametrize("name", ["net.txt", "net"])
 def test_an_unknown_suffix_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match=r"a network is a \.graphml or a \.gml file"):
-        formats.write(make("power-law"), tmp_path / name)
+        underlay_files.write(make("power-law"), tmp_path / name)
     (tmp_path / name).write_text("")
     with pytest.raises(ConfigError, match=r"a network is a \.graphml or a \.gml file"):
-        formats.read(tmp_path / name)
+        underlay_files.read(tmp_path / name)
     with pytest.raises(ConfigError, match="there is no such file"):
-        formats.read(tmp_path / "missing.gml")
+        underlay_files.read(tmp_path / "missing.gml")
 
 
 @pytest.mark.parametrize("name", ["half \ud800", "bell \a", "none \0"])
 def test_a_name_that_graphml_cannot_hold_is_refused(tmp_path: Path, name: str) -> None:
-    draft = Draft("drawn")
+    builder = UnderlayBuilder("drawn")
     for each in (name, "other"):
-        draft.router(RouterKind.ACCESS, 0, name=each)
-    draft.link(0, 1, LinkKind.INNER, MS)
+        builder.add_router(RouterKind.ACCESS, 0, name=each)
+    builder.add_link(0, 1, LinkKind.INNER, MS)
     with pytest.raises(ConfigError, match="has a character that GraphML does not allow") as error:
-        formats.write(draft.done(), tmp_path / "net.graphml")
+        underlay_files.write(builder.build(), tmp_path / "net.graphml")
     str(error.value).encode()
     assert not list(tmp_path.iterdir())
-    formats.write(draft.done(), tmp_path / "net.gml")
-    assert formats.read(tmp_path / "net.gml").names[0] == name.replace("\ud800", "&#55296;")
+    underlay_files.write(builder.build(), tmp_path / "net.gml")
+    assert underlay_files.read(tmp_path / "net.gml").names[0] == name.replace("\ud800", "&#55296;")

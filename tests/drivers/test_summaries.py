@@ -8,7 +8,7 @@ import pytest
 
 from wend.drivers.live.comparison.meter import Flight, Totals
 from wend.drivers.scenarios import make_scenario
-from wend.drivers.tally import DeliveryCounts, arrived, summarised
+from wend.drivers.summaries import DeliveryCounts, count_deliveries, make_summary
 from wend.drivers.world import World, build
 from wend.model.summary import LATE, Delays, DetectionDelays, Late, Packets, Summary
 from wend.model.units import SECOND
@@ -23,7 +23,7 @@ def world() -> World:
 
 def summed(found: DeliveryCounts, expected: int, packets: int = 0) -> Summary:
     counted = [Counter[str]() for _ in range(3)]
-    return summarised(
+    return make_summary(
         found, publications=1, expected=expected, data_packets=packets, data_packets_unicast=2 * packets,
         control=counted[0], drops=counted[1], notices=counted[2], wall_s=1.0,
     )  # fmt: skip
@@ -40,7 +40,9 @@ def test_a_meter_finds_what_the_whole_table_gives(world: World) -> None:
             table.append((flight.arrived[subscriber], deadline))
         totals.add(flight)
     live = totals.summary(Counter(), Counter(), Counter(), SECOND)
-    whole = summed(arrived(*np.array(table, dtype=np.float64).T), expected=24 * len(topic.subscribers), packets=24 * 3)
+    whole = summed(
+        count_deliveries(*np.array(table, dtype=np.float64).T), expected=24 * len(topic.subscribers), packets=24 * 3
+    )
     assert 0 < live.on_time < live.delivery < 1
     assert live.delay_ms.mean == pytest.approx(whole.delay_ms.mean)
     same = {"publications": 24, "delay_ms": live.delay_ms}

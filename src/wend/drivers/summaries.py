@@ -25,7 +25,7 @@ class DeliveryCounts(msgspec.Struct, frozen=True):
     """The delays for percentiles: all of them, or a uniform sample."""
 
 
-def arrived(delay_ns: Floats, deadline_ns: Floats) -> DeliveryCounts:
+def count_deliveries(delay_ns: Floats, deadline_ns: Floats) -> DeliveryCounts:
     """Count deliveries from arrays with one entry for each."""
     late = delay_ns > deadline_ns
     times = delay_ns[late] / deadline_ns[late]
@@ -34,8 +34,8 @@ def arrived(delay_ns: Floats, deadline_ns: Floats) -> DeliveryCounts:
     return DeliveryCounts(len(delay_ns), len(delay_ns) - len(times), within, mean_ns, delay_ns)
 
 
-def summarised(
-    arrived: DeliveryCounts,
+def make_summary(
+    deliveries: DeliveryCounts,
     *,
     publications: int,
     expected: int,
@@ -50,18 +50,18 @@ def summarised(
     missing: Counter[str] | None = None,
 ) -> Summary:
     return Summary(
-        delivery=_per(arrived.delivered, expected),
-        on_time=_per(arrived.on_time, expected),
+        delivery=_per(deliveries.delivered, expected),
+        on_time=_per(deliveries.on_time, expected),
         packets=Packets(_per(data_packets, expected), _per(data_packets_unicast, expected)),
         publications=publications,
         expected=expected,
-        delivered=arrived.delivered,
-        delivered_on_time=arrived.on_time,
+        delivered=deliveries.delivered,
+        delivered_on_time=deliveries.on_time,
         data_packets=data_packets,
         data_packets_unicast=data_packets_unicast,
         control=dict(sorted(control.items())),
-        late=_late_shares(arrived),
-        delay_ms=_delays(arrived),
+        late=_late_shares(deliveries),
+        delay_ms=_delays(deliveries),
         drops=dict(sorted(drops.items())),
         notices=dict(sorted(notices.items())),
         outage_known_ms=known or DetectionDelays(),
@@ -75,13 +75,13 @@ def _per(part: int, expected: int) -> float:
     return part / expected if expected else 0.0
 
 
-def _late_shares(arrived: DeliveryCounts) -> Late:
-    late = arrived.delivered - arrived.on_time
-    return Late(*(count / late for count in arrived.within)) if late else Late()
+def _late_shares(deliveries: DeliveryCounts) -> Late:
+    late = deliveries.delivered - deliveries.on_time
+    return Late(*(count / late for count in deliveries.within)) if late else Late()
 
 
-def _delays(arrived: DeliveryCounts) -> Delays:
-    if not arrived.delivered:
+def _delays(deliveries: DeliveryCounts) -> Delays:
+    if not deliveries.delivered:
         return Delays()
-    p50, p99 = np.percentile(arrived.sample_ns, [50, 99])
-    return Delays(float(p50) / MS, float(p99) / MS, arrived.mean_ns / MS)
+    p50, p99 = np.percentile(deliveries.sample_ns, [50, 99])
+    return Delays(float(p50) / MS, float(p99) / MS, deliveries.mean_ns / MS)

@@ -10,7 +10,7 @@ from tests.protocol.views import seen
 from wend.model.events import EventId
 from wend.model.units import FOREVER, MS
 from wend.protocol.plugins import View
-from wend.strategies.adaptive.load_spreading import (
+from wend.strategies.adaptive.priced_routes import (
     CLASSES,
     HOP_NS,
     LINK_NS,
