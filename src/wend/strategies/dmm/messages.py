@@ -150,15 +150,7 @@ class ChildDropped(msgspec.Struct, frozen=True, gc=False, tag="dp"):
 
 
 Routed = (
-    ToLeaves
-    | ToCachedLeaf
-    | FromLeaves
-    | GrowNode
-    | ChildActive
-    | MergeNode
-    | ToHeldLeaf
-    | ChildEntries
-    | ChildDropped
+    ToLeaves | ToCachedLeaf | FromLeaves | GrowNode | ChildActive | MergeNode | ToHeldLeaf | ChildEntries | ChildDropped
 )
 
 
