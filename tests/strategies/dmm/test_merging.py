@@ -11,7 +11,7 @@ from tests.strategies.ring.worlds import HIGH, LOW
 from wend.matching.filters import parse
 from wend.model.events import Attributes, PeerId, Range
 from wend.model.units import SECOND, Nanos
-from wend.strategies.dmm.merge import Merge
+from wend.strategies.dmm.merge import RegionMerge
 from wend.strategies.dmm.messages import COLLECT, DROP, HOLD, MergeNode
 from wend.strategies.ring.key_based import EntryId
 from wend.strategies.ring.reverse_paths import ReversePaths
@@ -304,7 +304,7 @@ def test_a_lost_step_delays_a_merge_and_loses_no_event(step: int, beacons: int) 
 
 
 def test_a_merge_is_complete_with_all_entries_of_both_children() -> None:
-    merge = Merge(0, ("0", "1"), ReversePaths())
+    merge = RegionMerge(0, ("0", "1"), ReversePaths())
     first, second = ((EntryId(peer, 0, 0), peer) for peer in (3, 4))
     merge.receive("0", 2, [first])
     merge.receive("0", 2, [first])

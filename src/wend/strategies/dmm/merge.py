@@ -19,7 +19,7 @@ from wend.model.units import Nanos
 from wend.strategies.ring.reverse_paths import Branch, ReversePaths
 
 
-class Merge:
+class RegionMerge:
     """The entries that a node has taken back from its children so far."""
 
     __slots__ = ("_missing", "_received", "began_ns", "children", "entries")

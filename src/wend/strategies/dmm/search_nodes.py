@@ -2,7 +2,7 @@
 
 from wend.model.events import Event, PeerId
 from wend.model.units import Nanos
-from wend.strategies.dmm.merge import Merge
+from wend.strategies.dmm.merge import RegionMerge
 from wend.strategies.dmm.spaces import AttributeSpace, SpaceName
 from wend.strategies.ring.key_based import Entry
 from wend.strategies.ring.reverse_paths import Branch, ReversePaths
@@ -46,7 +46,7 @@ class SearchNode:
         """The peers that know this leaf, and when an event or entry last came from each."""
         self.retired: list[tuple[SpaceName, Entry]] = []
         """After a split: entries that this node has passed on to other spaces, until its children have."""
-        self.merge: Merge | None = None
+        self.merge: RegionMerge | None = None
         """While a split node takes its entries back. Its children are active until it has ended."""
         self.held_until_ns: Nanos = 0
         """Until then the parent takes the entries of this leaf back, and the leaf does not split."""

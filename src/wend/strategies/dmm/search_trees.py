@@ -18,7 +18,7 @@ from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.protocol.plugins import Refuse
 from wend.strategies.dmm.chains import Chains
-from wend.strategies.dmm.merge import Merge
+from wend.strategies.dmm.merge import RegionMerge
 from wend.strategies.dmm.messages import (
     COLLECT,
     DROP,
@@ -226,7 +226,7 @@ class SearchTrees:
         if merge is None:
             if not self._has_few_entries(now, node):
                 return _grow_children(node)
-            merge = node.merge = Merge(now, node.space.children(node.code) or (), ReversePaths(node.has_chain))
+            merge = node.merge = RegionMerge(now, node.space.children(node.code) or (), ReversePaths(node.has_chain))
         elif node.leaf is not None:
             return [MergeNode(name, child, DROP) for child in merge.children]
         elif merge.is_complete and len(merge.entries) <= self._few:
