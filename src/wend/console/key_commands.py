@@ -62,7 +62,7 @@ def root(
     certificate = certificates.make_root(name, secret, serial=serial, not_before_s=now - SKEW_S, not_after_s=ends)
     key_files.make_folder(folder)
     key_files.write_signing_key(folder / key_files.ROOT_KEY, secret)
-    key_files.write_new(folder / key_files.ROOT, key_files.pem_of_certificates([certificate]))
+    key_files.write_new(folder / key_files.ROOT, key_files.certificates_pem([certificate]))
     text = f"{folder}: the root {name}, until {certificates.utc_text(ends)}; {key_files.ROOT_KEY} is secret"
     _say(text, as_json, folder=str(folder), name=name, ends=certificates.utc_text(ends))
 
@@ -80,7 +80,7 @@ def new(
     key_files.make_folder(folder)
     key_files.write_signing_key(places[0], signing)
     key_files.write_session_key(places[1], session)
-    key_files.write_new(places[2], key_files.pem_of_request(request))
+    key_files.write_new(places[2], key_files.request_pem(request))
     text = f"{places[2]}: have the root sign it, and put the certificate at {folder / key_files.CERTIFICATE}"
     _say(text, as_json, request=str(places[2]), certificate=str(folder / key_files.CERTIFICATE))
 
@@ -117,9 +117,9 @@ def sign(
     _check_id_is_free(root, peer, certificates.read_request(content).signing_key)
     key_files.make_folder(root / key_files.ISSUED)
     issued = root / key_files.ISSUED / f"{serial}.pem"
-    key_files.write_new(issued, key_files.pem_of_certificates([certificate]))
+    key_files.write_new(issued, key_files.certificates_pem([certificate]))
     try:
-        key_files.write_new(out, key_files.pem_of_certificates([certificate, *roots]))
+        key_files.write_new(out, key_files.certificates_pem([certificate, *roots]))
     except ConfigError:
         issued.unlink(missing_ok=True)  # nobody has it
         raise

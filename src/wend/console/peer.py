@@ -72,7 +72,10 @@ def peer(
 def _ready(service: "PeerProcess", *, as_json: bool) -> None:
     from wend.drivers.live.addressing.addresses import SCHEME, show
 
-    place, clients = show(service.peer.address), f"{service.listener.scheme}{show(service.listener.address)}"
+    place, clients = (
+        show(service.peer.address),
+        f"{service.listener.scheme}{show(service.listener.address)}",
+    )
     if as_json:
         print(json.dumps({"peer": service.peer.id, "listens": place, "clients": clients}), flush=True)
     else:

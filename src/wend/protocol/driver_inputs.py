@@ -7,7 +7,7 @@ from wend.protocol.config import DeliverySettings
 from wend.protocol.delivery.local import LocalDelivery
 from wend.protocol.delivery.retained import RetainedEvents
 from wend.protocol.delivery.store_and_forward import StoreAndForward
-from wend.protocol.host import Host
+from wend.protocol.host import PluginHost
 from wend.protocol.link.layer import LinkLayer
 from wend.protocol.messages import Control, Data, DirectMessage, Fragment, PlainMessage
 from wend.protocol.packet_outcomes import PacketOutcomes
@@ -42,7 +42,7 @@ class DriverInputs:
 
     def __init__(
         self,
-        host: Host,
+        host: PluginHost,
         layer: LinkLayer,
         local: LocalDelivery,
         store: StoreAndForward | None,

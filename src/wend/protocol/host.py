@@ -58,7 +58,7 @@ from wend.protocol.timers import Effects, Timers
 _WITH_MESSAGE = frozenset({Tell, SendTo, Multicast, Remember})
 NamedPlugins = tuple[tuple[str, type[Plugin]], ...]
 """The names and classes of the plug-ins that a peer hosts, in the order in which the host calls them."""
-CarryOut = Callable[[Nanos, "Hosted", list[PluginEffect], Effects], None]
+CarryOut = Callable[[Nanos, "HostedPlugin", list[PluginEffect], Effects], None]
 """Carries out the effects of a plug-in."""
 Handle = Callable[[Nanos, PluginInput, View], list[PluginEffect]]
 
@@ -68,7 +68,7 @@ def _message_types(messages: Any) -> frozenset[type]:
     return frozenset(get_args(messages) or ([messages] if messages else []))
 
 
-class Hosted:
+class HostedPlugin:
     """A running plug-in, with the data that the host needs at every step."""
 
     __slots__ = ("_allowed", "handle", "header", "kind", "name", "plugin", "types")
@@ -154,7 +154,7 @@ def _with_header(effect: PluginEffect, header: Any) -> PluginEffect:
     return effect
 
 
-class Host:
+class PluginHost:
     __slots__ = (
         "_carry_out", "_joined", "_links", "_persistence", "_timers", "by_name", "forms_links", "hosted", "interest",
         "interested", "membership", "router", "view",
@@ -171,7 +171,7 @@ class Host:
         self._carry_out = carry_out
         self._timers = timers
         self._links = links
-        self._joined: dict[str, set[Hosted]] = {}
+        self._joined: dict[str, set[HostedPlugin]] = {}
         """The plug-ins that joined each multicast group."""
         self._persistence = config.of(DeliverySettings).persistence
         self.view = View(config, links, self._persistence)
@@ -194,8 +194,8 @@ class Host:
         self.view.interest = self.interest
         self.view.membership = None if self.membership is None else self.membership.plugin
 
-    def _make(self, config: PeerConfig, plugins: NamedPlugins) -> tuple[Hosted, ...]:
-        hosted = tuple(Hosted(name, plugin_class(config)) for name, plugin_class in plugins)
+    def _make(self, config: PeerConfig, plugins: NamedPlugins) -> tuple[HostedPlugin, ...]:
+        hosted = tuple(HostedPlugin(name, plugin_class(config)) for name, plugin_class in plugins)
         for one in hosted:
             if one.kind == "graph":
                 self.view.graphs[one.name] = one.plugin
@@ -220,10 +220,10 @@ class Host:
 
     # ---------------------------------------------------------------- asking
 
-    def tell(self, now: Nanos, one: Hosted, event: PluginInput, effects: Effects) -> None:
+    def tell(self, now: Nanos, one: HostedPlugin, event: PluginInput, effects: Effects) -> None:
         self._carry_out(now, one, one.handle(now, event, self.view), effects)
 
-    def tell_all(self, now: Nanos, event: PluginInput, effects: Effects, *but: Hosted) -> None:
+    def tell_all(self, now: Nanos, event: PluginInput, effects: Effects, *but: HostedPlugin) -> None:
         for one in self.hosted:
             if one not in but:
                 self._carry_out(now, one, one.handle(now, event, self.view), effects)
@@ -264,7 +264,7 @@ class Host:
 
     # ---------------------------------------------------------------- effects that concern plug-ins alone
 
-    def carry_out(self, now: Nanos, one: Hosted, answer: PluginEffect, effects: Effects) -> bool:
+    def carry_out(self, now: Nanos, one: HostedPlugin, answer: PluginEffect, effects: Effects) -> bool:
         """Check an effect, and carry it out if it concerns plug-ins alone. Return whether it does."""
         mistake = one.find_mistake(answer)
         if mistake is not None:
@@ -288,7 +288,7 @@ class Host:
             return False
         return True
 
-    def _leave(self, one: Hosted, leave: LeaveMulticast, effects: Effects) -> None:
+    def _leave(self, one: HostedPlugin, leave: LeaveMulticast, effects: Effects) -> None:
         """Leave a group for one plug-in. The peer leaves it after the last plug-in that joined it."""
         plugins = self._joined.get(leave.group, set())
         if one in plugins:
@@ -297,12 +297,12 @@ class Host:
                 del self._joined[leave.group]
                 effects.append(leave)
 
-    def _on_timer(self, now: Nanos, timer: tuple[Hosted, str], effects: Effects) -> None:
+    def _on_timer(self, now: Nanos, timer: tuple[HostedPlugin, str], effects: Effects) -> None:
         one, name = timer
         self.tell(now, one, Due(name), effects)
 
 
-def mistake_error(one: Hosted, event: PluginInput | None, mistake: str) -> ConfigError:
+def mistake_error(one: HostedPlugin, event: PluginInput | None, mistake: str) -> ConfigError:
     """Make the error that reports a plug-in's mistake."""
     told = "" if event is None else f", told {type(event).__name__},"
     return ConfigError(f"plug-in {one.name!r}{told} {mistake}")

@@ -26,7 +26,7 @@ from wend.protocol.delivery.local import ByDestination, LocalDelivery, Route
 from wend.protocol.delivery.retained import RetainedEvents
 from wend.protocol.delivery.store_and_forward import StoreAndForward
 from wend.protocol.driver_inputs import DriverInputs
-from wend.protocol.host import Host, Hosted, NamedPlugins, mistake_error
+from wend.protocol.host import HostedPlugin, NamedPlugins, PluginHost, mistake_error
 from wend.protocol.link.layer import LinkLayer
 from wend.protocol.link.link import Link
 from wend.protocol.link.waiting import HEADER_BYTES
@@ -78,7 +78,7 @@ class Peer:
         self._timers = Timers()
         self._next_timers = self._timers.heap
         self._asked: Nanos = FOREVER
-        self._host = host = Host(config, plugins, self.links, self._timers, self._carry_out)
+        self._host = host = PluginHost(config, plugins, self.links, self._timers, self._carry_out)
         self._router = host.router
         self._header = host.router.header
         self._next_hops = host.router.handle
@@ -340,7 +340,7 @@ class Peer:
     def _route(self, now: Nanos, event: Arrived | Failed | Acked, effects: Effects) -> None:
         self._carry_out(now, self._router, self._next_hops(now, event, self.view), effects)
 
-    def _carry_out(self, now: Nanos, one: Hosted, answers: list[PluginEffect], effects: Effects) -> None:
+    def _carry_out(self, now: Nanos, one: HostedPlugin, answers: list[PluginEffect], effects: Effects) -> None:
         for answer in answers:
             if type(answer) is Forward and one.kind == "routing":
                 self._forward(now, answer, effects)

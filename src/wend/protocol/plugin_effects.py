@@ -4,7 +4,7 @@ from wend.model.units import Nanos
 from wend.protocol.delivery.in_network import DeliveryMode
 from wend.protocol.delivery.local import LocalDelivery
 from wend.protocol.delivery.store_and_forward import StoreAndForward
-from wend.protocol.host import Host, Hosted, mistake_error
+from wend.protocol.host import HostedPlugin, PluginHost, mistake_error
 from wend.protocol.link.in_flight import OutgoingControl
 from wend.protocol.link.layer import LinkLayer
 from wend.protocol.messages import PlainMessage
@@ -30,7 +30,7 @@ class PluginEffects:
 
     def __init__(
         self,
-        host: Host,
+        host: PluginHost,
         layer: LinkLayer,
         local: LocalDelivery,
         mode: DeliveryMode,
@@ -44,7 +44,7 @@ class PluginEffects:
         self._store = store
         self._outcomes = outcomes
 
-    def carry_out(self, now: Nanos, one: Hosted, effect: PluginEffect, effects: Effects) -> None:
+    def carry_out(self, now: Nanos, one: HostedPlugin, effect: PluginEffect, effects: Effects) -> None:
         match effect:
             case SendTo():  # the most frequent effect
                 self._layer.direct.send(now, effect, one.name, effects)

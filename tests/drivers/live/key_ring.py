@@ -22,7 +22,7 @@ class KeyRing:
         )
         folder.mkdir(parents=True, exist_ok=True)
         self.root = folder / "root.pem"
-        self.root.write_bytes(key_files.pem_of_certificates([self.certificate]))
+        self.root.write_bytes(key_files.certificates_pem([self.certificate]))
 
     def enrol(
         self,
@@ -52,7 +52,7 @@ class KeyRing:
             not_before_s=now + begins_s,
             not_after_s=now + ends_s,
         )
-        chain = key_files.pem_of_certificates([made, self.certificate])
+        chain = key_files.certificates_pem([made, self.certificate])
         (folder / key_files.CERTIFICATE).write_bytes(chain)
         return folder
 

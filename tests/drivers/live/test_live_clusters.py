@@ -16,7 +16,7 @@ from tests.errors import raises
 from tests.ports import free_ports
 from wend.drivers.live.access.key_files import read_folder
 from wend.drivers.live.addressing.addresses import show
-from wend.drivers.live.config import PeerFile, network_of
+from wend.drivers.live.config import PeerFile, network_prefix
 from wend.drivers.live.process import PeerProcess
 from wend.drivers.live.transport.multicast import group_number
 from wend.drivers.live.transport.socket import PeerSocket
@@ -228,8 +228,8 @@ def test_the_address_names_the_cluster_where_nothing_else_does() -> None:
 
 
 def test_the_network_of_an_address_names_its_routing_domain() -> None:
-    assert network_of(ip_address("10.1.2.3"), 16) == "10.1.0.0/16"
-    assert network_of(ip_address("2001:db8::1"), 32) == "2001:db8::/32"
+    assert network_prefix(ip_address("10.1.2.3"), 16) == "10.1.0.0/16"
+    assert network_prefix(ip_address("2001:db8::1"), 32) == "2001:db8::/32"
     for bits in (33, -1):
         with pytest.raises(ValueError, match="prefix"):
-            network_of(ip_address("10.1.2.3"), bits)
+            network_prefix(ip_address("10.1.2.3"), bits)

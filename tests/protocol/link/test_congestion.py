@@ -7,7 +7,7 @@ import pytest
 from tests.protocol.link.bottleneck import SIZE, Bottleneck
 from tests.protocol.link.broken_controllers import NeverGrows, NeverShrinks
 from wend.model.units import MS, SECOND
-from wend.protocol.link.congestion import Aimd, Controller, LeastOf
+from wend.protocol.link.congestion import Aimd, Controller, SlidingMinimum
 from wend.protocol.link.copa import Copa
 
 
@@ -155,5 +155,5 @@ def test_a_round_trip_that_is_not_known_measures_nothing() -> None:
 
 
 def test_the_least_of_the_last_samples() -> None:
-    least = LeastOf()
+    least = SlidingMinimum()
     assert [least.add(t, v, 10) for t, v in [(0, 5), (3, 7), (8, 6), (11, 9), (14, 8), (30, 50)]] == [5, 5, 5, 6, 6, 50]

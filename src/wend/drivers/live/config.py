@@ -42,7 +42,7 @@ MIB = 1024 * 1024
 KEYS = Rule(("keys",), "= true needs keys: make some with `wend key new`")
 
 
-def network_of(address: ipaddress.IPv4Address | ipaddress.IPv6Address, prefix_bits: int) -> str:
+def network_prefix(address: ipaddress.IPv4Address | ipaddress.IPv6Address, prefix_bits: int) -> str:
     """The network of an address, such as `10.1.0.0/16`. Raises ValueError if the address has fewer bits."""
     if not 0 <= prefix_bits <= address.max_prefixlen:
         raise ValueError(f"an address of {address.max_prefixlen} bits has no prefix of {prefix_bits}")
@@ -317,7 +317,7 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
             raise ConfigError(f"a peer that listens on {host} has no address that names its cluster: say cluster")
         bits = self.cluster_prefix or (24 if address.version == 4 else 64)
         try:
-            return network_of(address, bits)
+            return network_prefix(address, bits)
         except ValueError as error:
             raise ConfigError(f"cluster_prefix: {error}") from None
 

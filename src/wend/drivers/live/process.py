@@ -15,7 +15,7 @@ from wend.drivers.live.access.forwarding_grants import ForwardingGrants
 from wend.drivers.live.access.grants import GrantTable, read_grants
 from wend.drivers.live.addressing.addresses import Address, is_numeric, show
 from wend.drivers.live.addressing.given_links import GivenLinks
-from wend.drivers.live.addressing.host_names import HostNames, call_in_thread
+from wend.drivers.live.addressing.host_names import HostNames
 from wend.drivers.live.broker.broker import Broker
 from wend.drivers.live.broker.listener import TcpListener
 from wend.drivers.live.config import PeerFile
@@ -24,6 +24,7 @@ from wend.drivers.live.paths.source import NONE, open_paths
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.plans.followed_plan import FollowedPlan
 from wend.drivers.live.store.store import Store, fresh_incarnation
+from wend.drivers.live.threads import call_in_thread
 from wend.model.errors import ConfigError, WendError
 
 if TYPE_CHECKING:  # few peers have keys or write telemetry, and the others need none of it

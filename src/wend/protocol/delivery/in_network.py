@@ -11,7 +11,7 @@ from wend.model.events import Event, PeerId
 from wend.model.units import Nanos
 from wend.protocol.delivery.local import ByDestination, LocalDelivery
 from wend.protocol.delivery.store_and_forward import StoreAndForward
-from wend.protocol.host import Host
+from wend.protocol.host import PluginHost
 from wend.protocol.messages import Data
 from wend.protocol.plugins import Arrived, GiveUp
 from wend.protocol.ports import Drop, Notice, Receipt, Refuse
@@ -25,7 +25,7 @@ class InNetwork:
 
     knows_all_subscribers: ClassVar[bool] = False
 
-    def __init__(self, host: Host, local: LocalDelivery, store: StoreAndForward | None) -> None:
+    def __init__(self, host: PluginHost, local: LocalDelivery, store: StoreAndForward | None) -> None:
         self._host = host
         self._local = local
         self._store = store

@@ -24,7 +24,7 @@ from wend.protocol.delivery.order import HeldDelivery, PublisherOrder, in_publis
 from wend.protocol.delivery.pending import PendingDeliveries
 from wend.protocol.delivery.queue_groups import QueueGroups
 from wend.protocol.delivery.store_and_forward import StoreAndForward
-from wend.protocol.host import Host
+from wend.protocol.host import PluginHost
 from wend.protocol.link.window import DuplicateFilter
 from wend.protocol.messages import Data
 from wend.protocol.notices import MissedCode
@@ -394,7 +394,7 @@ class ByDestination:
     stores_transit: ClassVar[bool] = True
     """Whether a peer with persistence stores the packets that it forwards for others."""
 
-    def __init__(self, host: Host, local: LocalDelivery, store: StoreAndForward | None, route: Route) -> None:
+    def __init__(self, host: PluginHost, local: LocalDelivery, store: StoreAndForward | None, route: Route) -> None:
         self._host = host
         self._local = local
         self._store = store

@@ -24,7 +24,7 @@ MIN_RTT_MEMORY_NS: Final = 10 * SECOND
 """How long the least round trip counts: the path of the link may have changed since."""
 
 
-class LeastOf:
+class SlidingMinimum:
     """The minimum of the samples in a sliding time span."""
 
     __slots__ = ("_samples",)
@@ -79,8 +79,8 @@ class Controller:
         self._most_ns: Nanos = 0
         """The longest round trip of this monitoring period."""
         self._most_before_ns: Nanos = 0
-        self._least = LeastOf()
-        self._standing = LeastOf()
+        self._least = SlidingMinimum()
+        self._standing = SlidingMinimum()
 
     @property
     def spread_ns(self) -> Nanos:

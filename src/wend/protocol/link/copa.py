@@ -22,7 +22,7 @@ from wend.protocol.link.congestion import (
     MIN_RTT_MEMORY_NS,
     UNLIMITED,
     Controller,
-    LeastOf,
+    SlidingMinimum,
 )
 
 DEFAULT_GAIN: Final = 2.0
@@ -110,9 +110,9 @@ class Copa(Controller):
         """Until when the least round trip from before competitive mode counts."""
         self._cut_ns: Nanos = 0
         """When a loss last made this flow less competitive."""
-        self._fastest = LeastOf()
+        self._fastest = SlidingMinimum()
         """The greatest recent rate in bytes per second; stored negated, as a minimum."""
-        self._longest = LeastOf()
+        self._longest = SlidingMinimum()
         """The longest recent round trip; stored negated, as a minimum."""
         self._acked = self._lost = 0
         """Bytes acknowledged and lost in the current round trip."""

@@ -72,7 +72,7 @@ class LinkManager:
     def trace(self, effects: Effects) -> None:
         """Request the underlay paths that are incomplete."""
         for peer, link in self._links.items() if self._paths_changed is not None else ():
-            if not _complete(link.path) and self._asked[peer] < TRACES:
+            if not _is_complete(link.path) and self._asked[peer] < TRACES:
                 self._asked[peer] += 1
                 self._open[peer] = None
                 effects.append(FindPath(peer))
@@ -105,5 +105,5 @@ class LinkManager:
         )
 
 
-def _complete(path: Path) -> bool:
+def _is_complete(path: Path) -> bool:
     return bool(path) and path[-1] is not None

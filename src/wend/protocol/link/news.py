@@ -85,7 +85,7 @@ class NewsTable:
         if not news:
             self.forget(now, sender)
             return True
-        if not _sensible(sender, news):
+        if not _is_valid(sender, news):
             self.forget(now, sender)
             return False
         if before and before[0].origin == sender == news[0].origin and news[0].version < before[0].version:
@@ -207,7 +207,7 @@ class NewsTable:
         return tuple(found)
 
 
-def _sensible(sender: PeerId, news: News) -> bool:
+def _is_valid(sender: PeerId, news: News) -> bool:
     """Whether the news of a neighbour is valid: it names few links, and as their end reports only its own."""
     claims = len(news)
     for one in news:

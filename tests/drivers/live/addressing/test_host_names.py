@@ -50,7 +50,11 @@ async def site(peer: int, listen: Address, *neighbours: tuple[int, str], **field
     others = [{"id": other, "address": address} for other, address in neighbours]
     service = PeerProcess(
         PeerFile(
-            id=peer, listen=show(listen), clients="127.0.0.1:0", neighbours=others, **{"detection": "60ms", **fields}
+            id=peer,
+            listen=show(listen),
+            clients="127.0.0.1:0",
+            neighbours=others,
+            **{"detection": "60ms", **fields},
         )
     )
     await service.start()

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wend.drivers.live.paths import traceroute_program
-from wend.drivers.live.paths.probes import PROBE, PROBE_MAGIC, answer_to
+from wend.drivers.live.paths.probes import PROBE, PROBE_MAGIC, make_probe_answer
 from wend.drivers.live.paths.traceroute import TracerouteResult, TracerouteSession, TracerouteSettings
 from wend.drivers.live.paths.traceroute_paths import name_routers
 from wend.model.paths import UNKNOWN
@@ -144,10 +144,10 @@ def test_a_path_that_does_not_reach_the_target_ends_with_a_gap() -> None:
 
 @given(st.binary(max_size=40) | st.binary(min_size=PROBE.size - 6, max_size=PROBE.size - 6).map(PROBE_MAGIC.__add__))
 def test_an_answer_is_as_long_as_its_probe_and_no_probe_itself(datagram: bytes) -> None:
-    answer = answer_to(memoryview(datagram))
+    answer = make_probe_answer(memoryview(datagram))
     if datagram.startswith(PROBE_MAGIC) and len(datagram) == PROBE.size:
         assert answer is not None and len(answer) == len(datagram)
-        assert answer_to(memoryview(answer)) is None
+        assert make_probe_answer(memoryview(answer)) is None
     else:
         assert answer is None
 

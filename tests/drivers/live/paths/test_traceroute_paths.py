@@ -19,7 +19,7 @@ from wend.console.app import app
 from wend.drivers.live.addressing.addresses import Address
 from wend.drivers.live.config import load
 from wend.drivers.live.paths import traceroute_program
-from wend.drivers.live.paths.probes import HAS_ERROR_QUEUE, Prober, answer_to
+from wend.drivers.live.paths.probes import HAS_ERROR_QUEUE, Prober, make_probe_answer
 from wend.drivers.live.paths.source import NoPaths, open_paths
 from wend.drivers.live.paths.traceroute import TracerouteResult, TracerouteSettings
 from wend.drivers.live.paths.traceroute_paths import TraceroutePaths
@@ -203,7 +203,7 @@ def test_invalid_answers_of_the_target_are_ignored() -> None:
             while not stopped.is_set():
                 with suppress(TimeoutError):
                     probe, sender = there.recvfrom(99)
-                    answer = answer_to(memoryview(probe))
+                    answer = make_probe_answer(memoryview(probe))
                     assert answer is not None
                     for wrong in (b"", probe, answer[:-1], answer + b"x", answer[:8] + bytes(6) + answer[14:]):
                         there.sendto(wrong, sender)

@@ -22,14 +22,14 @@ class ForwardingGrants:
         self._identity = identity
 
     def permits(self, neighbour: PeerId, message: Message) -> bool:
-        publishers = publishers_of(message)
+        publishers = event_publishers(message)
         if not publishers:
             return True
         identity = self._identity(neighbour)
         return identity is not None and self._grants.may_forward(neighbour, identity.groups, publishers)
 
 
-def publishers_of(message: Message) -> set[PeerId]:
+def event_publishers(message: Message) -> set[PeerId]:
     """The publishers of the event in a message; empty if it has no event."""
     match message:
         case Data(event=event):

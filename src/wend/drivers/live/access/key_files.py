@@ -292,11 +292,11 @@ def check_new(*paths: Path) -> None:
             )
 
 
-def pem_of_certificates(certificates: Iterable[bytes]) -> bytes:
+def certificates_pem(certificates: Iterable[bytes]) -> bytes:
     return b"".join(x509.load_der_x509_certificate(one).public_bytes(Encoding.PEM) for one in certificates)
 
 
-def pem_of_request(request: bytes) -> bytes:
+def request_pem(request: bytes) -> bytes:
     return x509.load_der_x509_csr(request).public_bytes(Encoding.PEM)
 
 

@@ -51,6 +51,6 @@ class ThrowawayRoot:
         key_files.make_folder(folder)
         key_files.write_signing_key(folder / key_files.SIGNING_KEY, credentials.signing_secret)
         key_files.write_session_key(folder / key_files.SESSION_KEY, credentials.session_secret)
-        chain = key_files.pem_of_certificates([credentials.certificate, self.certificate])
+        chain = key_files.certificates_pem([credentials.certificate, self.certificate])
         key_files.write_new(folder / key_files.CERTIFICATE, chain)
         return folder

@@ -108,7 +108,7 @@ def _context(protocol: int, roots: list[bytes]) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False
     context.verify_mode = ssl.CERT_REQUIRED
-    context.load_verify_locations(cadata=key_files.pem_of_certificates(roots).decode())
+    context.load_verify_locations(cadata=key_files.certificates_pem(roots).decode())
     return context
 
 

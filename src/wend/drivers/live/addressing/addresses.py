@@ -30,7 +30,7 @@ def parse_address(text: str, default_port: int | None = None) -> Address:
 
 def parse_urls(text: str) -> tuple[Address, ...]:
     """Read `wend://site-a:7700,site-b:7700`: the peers to which a client can connect, in order. Ports are optional."""
-    scheme = scheme_of(text)
+    scheme = url_scheme(text)
     parts = [part.strip().removeprefix(scheme).rstrip("/") for part in text.split(",")]
     if any("://" in part for part in parts):
         raise ConfigError(
@@ -39,7 +39,7 @@ def parse_urls(text: str) -> tuple[Address, ...]:
     return tuple(dict.fromkeys(parse_address(part, DEFAULT_PORT) for part in parts))
 
 
-def scheme_of(text: str) -> str:
+def url_scheme(text: str) -> str:
     """`wend://`, or `wends://` for TLS."""
     for scheme in (SCHEME, TLS_SCHEME):
         if text.startswith(scheme):

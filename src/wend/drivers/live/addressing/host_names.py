@@ -6,12 +6,10 @@ has changed in the same way.
 
 import asyncio
 import logging
-import threading
 from collections.abc import Callable
-from concurrent.futures import Future
-from typing import TypeVar
 
 from wend.drivers.live.addressing.addresses import Address, is_numeric, resolve, resolve_all, show
+from wend.drivers.live.threads import call_in_thread
 from wend.model.errors import ConfigError, WendError
 from wend.model.events import PeerId
 
@@ -24,8 +22,6 @@ LOOK_S = 5.0
 """How often it checks whether a peer answers at a resolved address."""
 START_S = 2.0
 """How long the start of a peer waits for the first answers."""
-
-Result = TypeVar("Result")
 
 
 class HostNames:
@@ -92,7 +88,13 @@ class HostNames:
         if current == former:
             return
         if former is not None and former not in addresses:
-            log.info("peer %d: %s is %s now, and was %s", self._me, name.address[0], show(current), show(former))
+            log.info(
+                "peer %d: %s is %s now, and was %s",
+                self._me,
+                name.address[0],
+                show(current),
+                show(former),
+            )
         name.current = current
         try:
             name.on_located(current)
@@ -111,19 +113,3 @@ class HostName:
         """The address to which it was last resolved."""
         self.tried = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
-
-
-async def call_in_thread(function: Callable[[], Result]) -> Result:
-    """Call a function in a thread of its own. A process that ends does not wait for this thread, as it would for the
-    threads of asyncio: a resolver may take half a minute."""
-    result: Future[Result] = Future()
-
-    def run() -> None:
-        if result.set_running_or_notify_cancel():
-            try:
-                result.set_result(function())
-            except BaseException as error:
-                result.set_exception(error)
-
-    threading.Thread(target=run, name="resolver", daemon=True).start()
-    return await asyncio.wrap_future(result)

@@ -79,11 +79,11 @@ def reply_to(request: Arrival, payload: bytes, attributes: Attributes | None, he
     return Publication({**(attributes or {}), "topic": topic}, payload, named, to=request.id.publisher)
 
 
-def receipt_of(accepted: frames.Accepted) -> PublishReceipt:
+def make_receipt(accepted: frames.Accepted) -> PublishReceipt:
     return PublishReceipt(accepted.id, accepted.targets, accepted.kept, accepted.congested)
 
 
-def signer_of(headers: Headers) -> tuple[Headers, str | None]:
+def split_signer(headers: Headers) -> tuple[Headers, str | None]:
     """The headers of the application, and the signer of the event that the peer names."""
     if not headers or SIGNED_BY_HEADER not in headers:
         return headers, None

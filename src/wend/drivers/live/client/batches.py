@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from wend.drivers.live import frames
 from wend.drivers.live.client.answers import BATCH_BYTES, PendingAnswers, no_answer, unexpected_answer
-from wend.drivers.live.client.arrivals import PublishReceipt, receipt_of
+from wend.drivers.live.client.arrivals import PublishReceipt, make_receipt
 from wend.drivers.live.client.connection import PeerConnection
 from wend.drivers.live.transport import wire
 from wend.model.errors import ClientError, ConnectionLost, WendError, refusal
@@ -52,7 +52,7 @@ class PublishBatch:
 def _result(answer: frames.Answer | ClientError, url: str) -> PublishReceipt | WendError:
     match answer:
         case frames.Accepted():
-            return receipt_of(answer)
+            return make_receipt(answer)
         case frames.RefusedFrame(_, code, why):
             return refusal(code, why)
         case ClientError():

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wend.drivers.live import frames
-from wend.drivers.live.addressing.addresses import TLS_SCHEME, parse_urls, scheme_of
+from wend.drivers.live.addressing.addresses import TLS_SCHEME, parse_urls, url_scheme
 from wend.drivers.live.client.answers import BATCH_BYTES, A, PendingAnswers
-from wend.drivers.live.client.arrivals import Arrival, EventTuple, PublishReceipt, receipt_of
+from wend.drivers.live.client.arrivals import Arrival, EventTuple, PublishReceipt, make_receipt
 from wend.drivers.live.client.batches import send_batches
 from wend.drivers.live.client.connection import PeerConnection
 from wend.drivers.live.client.event_streams import EventStream, EventStreams
@@ -331,7 +331,7 @@ class Client:
     async def _publish(self, publication: Publication) -> PublishReceipt:
         if self._connection.writer is None:
             publication = publication.after(await self._connection.wait_until_open())
-        return receipt_of(await self._call(self._publish_frame(publication), frames.Accepted))
+        return make_receipt(await self._call(self._publish_frame(publication), frames.Accepted))
 
     def _publish_frame(self, event: Publication) -> frames.Publish:
         number = self._number()
@@ -412,7 +412,7 @@ def connect(
     options = {"keys": keys, "root": root, "certificate": certificate, "key": key, "token": token}
     names = [name for name, value in options.items() if value is not None]
     parse_urls(url)
-    if scheme_of(url) != TLS_SCHEME:
+    if url_scheme(url) != TLS_SCHEME:
         if names:
             raise ConfigError(f"{names[0]} is for {TLS_SCHEME}, not for {url}")
         return Client(url, timeout=timeout, patience=patience)

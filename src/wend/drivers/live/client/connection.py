@@ -17,7 +17,7 @@ from ssl import SSLError
 from typing import TYPE_CHECKING
 
 from wend.drivers.live import frames
-from wend.drivers.live.addressing.addresses import Address, parse_urls, scheme_of, show
+from wend.drivers.live.addressing.addresses import Address, parse_urls, show, url_scheme
 from wend.drivers.live.clock import monotonic
 from wend.drivers.live.transport import wire
 from wend.model.errors import ClientError, ConfigError, ConnectionLost, Refused, WireError, refusal
@@ -90,7 +90,7 @@ class PeerConnection:
         return self._url(self._addresses[self._last])
 
     def _url(self, address: Address) -> str:
-        return self.url if len(self._addresses) == 1 else f"{scheme_of(self.url)}{show(address)}"
+        return self.url if len(self._addresses) == 1 else f"{url_scheme(self.url)}{show(address)}"
 
     async def wait_until_open(self) -> Nanos:
         """Wait for a connection. Returns for how long. Raises if the client has given up connecting."""

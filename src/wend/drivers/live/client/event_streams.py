@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import msgspec
 
 from wend.drivers.live import frames
-from wend.drivers.live.client.arrivals import Arrival, DurableArrival, PublishReceipt, reply_to, signer_of
+from wend.drivers.live.client.arrivals import Arrival, DurableArrival, PublishReceipt, reply_to, split_signer
 from wend.drivers.live.client.confirmations import Confirmations
 from wend.drivers.live.client.connection import PeerConnection
 from wend.drivers.live.transport import wire
@@ -334,7 +334,7 @@ class EventStream:
         if not self._entered and not self._subscription.ended:
             raise ClientError("enter it first: async with client.subscribe(...)", code="not-connected")
         if self._confirmations is None:
-            return arrival_of(await self._subscription.take(), self)
+            return make_arrival(await self._subscription.take(), self)
         self._confirmations.confirm_current()
         delivery = await self._subscription.take()
         arrival = _durable_arrival(delivery, self, self._confirmations.peer)
@@ -357,17 +357,17 @@ class EventStream:
         await self._subscription.wait_until_consumed()
 
 
-def arrival_of(delivery: frames.Delivery, stream: object) -> Arrival:
+def make_arrival(delivery: frames.Delivery, stream: object) -> Arrival:
     """An event as the application gets it."""
     event = delivery.event
-    headers, signer = signer_of(event.headers)
+    headers, signer = split_signer(event.headers)
     id_, age = event.origin or event.id, delivery.age_ns / SECOND
     return Arrival(id_, event.attributes, event.payload, age, delivery.late, headers, stream, delivery.retained, signer)
 
 
 def _durable_arrival(delivery: frames.Delivery, stream: EventStream, peer: PeerId) -> DurableArrival:
     event = delivery.event
-    headers, signer = signer_of(event.headers)
+    headers, signer = split_signer(event.headers)
     return DurableArrival(
         event.id,
         event.attributes,

@@ -15,7 +15,7 @@ import msgspec
 
 from wend.drivers.live import frames
 from wend.drivers.live.client.arrivals import REPLY, REPLY_TO, Arrival, PublishReceipt, reply_to
-from wend.drivers.live.client.event_streams import EventStreams, arrival_of
+from wend.drivers.live.client.event_streams import EventStreams, make_arrival
 from wend.matching.filters import topic_filter
 from wend.model.errors import ClientError, ConnectionLost, NoReply, WendError
 from wend.model.events import Attributes, Headers, PeerId
@@ -78,7 +78,7 @@ class Inbox:
     def deliver(self, delivery: frames.Delivery) -> None:
         reply = self._waiting.get(delivery.event.headers.get(REPLY, ""))
         if reply is not None and not reply.done():
-            reply.set_result(arrival_of(delivery, self))
+            reply.set_result(make_arrival(delivery, self))
 
     def on_subscribed(self, peer: PeerId) -> None:
         if self._peer not in (-1, peer):

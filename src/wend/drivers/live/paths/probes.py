@@ -2,8 +2,8 @@
 
 With IP_RECVERR the kernel queues the ICMP errors that a socket's datagrams cause, each with its sender and the quoted
 start of the datagram. Probes go to the port at which the other peer listens, so they take the path of its packets. The
-peer recognizes a probe and answers it (`answer_to`), which shows its distance. If nothing listens at the port, the
-host sends an ICMP error.
+peer recognizes a probe and answers it (`make_probe_answer`), which shows its distance. If nothing listens at the port,
+the host sends an ICMP error.
 
 `Prober.trace` blocks; call it in a thread.
 """
@@ -42,7 +42,7 @@ _READS = 256
 """The most datagrams read before the next look at the clock, also if someone floods the socket."""
 
 
-def answer_to(datagram: memoryview) -> bytes | None:
+def make_probe_answer(datagram: memoryview) -> bytes | None:
     """The answer to a probe, of the same length; None if the datagram is not a probe."""
     if len(datagram) != PROBE.size or datagram[: len(PROBE_MAGIC)] != PROBE_MAGIC:
         return None

@@ -48,7 +48,8 @@ class TracerouteResult(msgspec.Struct, frozen=True):
 
 
 class TracerouteSession:
-    """A running traceroute: `next` returns the probe to send, `hear` takes an answer, `is_done` tells the end."""
+    """A running traceroute: `next_probe` returns the probe to send, `on_answer` takes an answer, and `is_done` tells
+    the end."""
 
     def __init__(self, settings: TracerouteSettings, now: Nanos) -> None:
         self._settings = settings
@@ -83,7 +84,7 @@ class TracerouteSession:
         return number, hop
 
     def wake_ns(self, now: Nanos) -> Nanos:
-        """When to call `next` again, if no answer arrives before."""
+        """When to call `next_probe` again, if no answer arrives before."""
         times = list(self._waiting.values())
         if len(times) < self._window and self._next_hop() is not None:
             times.append(self._pace)
@@ -95,7 +96,7 @@ class TracerouteSession:
 
     @property
     def is_done(self) -> bool:
-        """Whether the traceroute is complete. Call `next` first: it removes probes whose timeout is over."""
+        """Whether the traceroute is complete. Call `next_probe` first: it removes probes whose timeout is over."""
         is_waiting = any(self._hops[number] < self._end for number in self._waiting)
         return not is_waiting and self._next_hop() is None
 

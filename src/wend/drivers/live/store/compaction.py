@@ -33,7 +33,7 @@ class CompactedCopy:
 
     def __init__(self, store: Path, frames: Iterator[bytes], since: int) -> None:
         self._store = store
-        self._beside = copy_of(store)
+        self._beside = copy_path(store)
         self._frames = frames
         self._at = since
         self._source: BinaryIO | None = None
@@ -121,7 +121,7 @@ class BackgroundSync:
         return True
 
 
-def copy_of(store: Path) -> Path:
+def copy_path(store: Path) -> Path:
     """Where a compaction of this store writes its copy."""
     return store.with_name(store.name + ".new")
 

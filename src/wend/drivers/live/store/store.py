@@ -25,7 +25,7 @@ from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
-from wend.drivers.live.store.compaction import CompactedCopy, check_regular, copy_of, write_whole
+from wend.drivers.live.store.compaction import CompactedCopy, check_regular, copy_path, write_whole
 from wend.drivers.live.store.format import (
     ClockRecord,
     DamagedBytes,
@@ -230,7 +230,7 @@ def _check_path(path: Path) -> Path:
     try:
         store = Path(os.path.realpath(path))
         check_regular(store)
-        for beside in (_lock_of(store), copy_of(store)):
+        for beside in (_lock_path(store), copy_path(store)):
             check_regular(beside)
     except OSError as error:
         raise ConfigError(f"cannot use the store {path}: {error.strerror or error}", code="unwritable") from None
@@ -239,14 +239,14 @@ def _check_path(path: Path) -> Path:
     return store
 
 
-def _lock_of(path: Path) -> Path:
+def _lock_path(path: Path) -> Path:
     # The lock has a file of its own, because a compaction replaces the store.
     return path.with_name(path.name + ".lock")
 
 
 def _lock(path: Path) -> BinaryIO:
     try:
-        lock = _lock_of(path).open("ab")
+        lock = _lock_path(path).open("ab")
     except OSError as error:
         raise ConfigError(f"cannot use the store {path}: {error.strerror or error}", code="unwritable") from None
     try:

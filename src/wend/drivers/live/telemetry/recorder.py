@@ -16,7 +16,7 @@ import msgspec
 from wend.drivers.live.clock import Clock, monotonic
 from wend.drivers.live.counters import Counters
 from wend.drivers.live.observer import Observer
-from wend.drivers.live.telemetry.row_batch import RowBatch, bits_of
+from wend.drivers.live.telemetry.row_batch import RowBatch, float_bits
 from wend.drivers.live.telemetry.segments import SegmentFolder, SegmentWriter
 from wend.model.events import PeerId, Qos
 from wend.model.publication import Publication
@@ -234,7 +234,7 @@ class TelemetryRecorder(Observer):
             neighbour,
             batch.text(link.state.value),
             link.delay_ns,
-            bits_of(link.reliability),
+            float_bits(link.reliability),
             link.transmitted - sent,
             link.answers - acknowledged,
             newly_lost,
@@ -264,7 +264,7 @@ class TelemetryRecorder(Observer):
         totals = (counters.publications, counters.deliveries, counters.late_deliveries, writer.unwritten)
         since = tuple(now - before for now, before in zip(totals, self._totals, strict=True))
         self._totals = totals
-        sample = bits_of(self._options.sample)
+        sample = float_bits(self._options.sample)
         self._add(self._batches["heartbeats"], (time_ns, time.time_ns(), sample, *since))
         self._count_own(since[-1], writer.failures, folder.removed)
 
@@ -314,6 +314,6 @@ class TelemetryRecorder(Observer):
     def _add_interest(self, kind: str, change: str, number: int, filter: str = "", qos: Qos | None = None) -> None:
         batch = self._batches["interest"]
         deadline_ns = NONE if qos is None or qos.deadline_ns is None else qos.deadline_ns
-        factor = bits_of(0.0 if qos is None or qos.factor is None else qos.factor)
+        factor = float_bits(0.0 if qos is None or qos.factor is None else qos.factor)
         texts = (batch.text(kind), batch.text(change), number, batch.text(filter))
         self._add(batch, (self._now(), *texts, deadline_ns, factor))

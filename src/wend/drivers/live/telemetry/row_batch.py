@@ -14,7 +14,7 @@ _CELL_BYTES = 8
 _FLOAT, _INTEGER = Struct("d"), Struct("q")
 
 
-def bits_of(value: float) -> int:
+def float_bits(value: float) -> int:
     """The integer that has the bits of a float."""
     bits: int = _INTEGER.unpack(_FLOAT.pack(value))[0]
     return bits

@@ -34,7 +34,7 @@ def passes(datagram: bytes | memoryview) -> bool:
     return kind is not None and (kind in _PASS_TYPES or packets.TRANSPORT <= kind < _LAST)
 
 
-def program() -> bytes:
+def filter_program() -> bytes:
     """Instructions of classic BPF: operation, jump if true, jump if false, operand."""
     head = int.from_bytes(packets.head(0))
     jumps = [(_JUMP_EQUAL, head + kind) for kind in _PASS_TYPES] + [(_JUMP_AT_LEAST, head + packets.TRANSPORT)]
@@ -77,7 +77,7 @@ class FloodFilter:
     def _set(self, on: bool) -> None:
         try:
             if on:
-                code = ctypes.create_string_buffer(program())
+                code = ctypes.create_string_buffer(filter_program())
                 filter_ = struct.pack("HP", (len(code) - 1) // _INSTRUCTION.size, ctypes.addressof(code))
                 self._socket.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, filter_)
             else:

@@ -12,7 +12,7 @@ from wend.drivers.live.addressing.addresses import Address, show
 from wend.drivers.live.addressing.joining import Joining
 from wend.drivers.live.clock import Clock
 from wend.drivers.live.counters import Counters
-from wend.drivers.live.paths.probes import answer_to
+from wend.drivers.live.paths.probes import make_probe_answer
 from wend.drivers.live.transport import wire
 from wend.drivers.live.transport.link_log import LinkLog
 from wend.drivers.live.transport.strangers import StrangerLog
@@ -145,7 +145,7 @@ class Senders:
 
     def answer_probe(self, datagram: memoryview, address: Address) -> bool:
         """Answer a probe by which the host of a known peer measures the path to this one. False if it is no probe."""
-        answer = answer_to(datagram) if self._book.has_host(address) else None
+        answer = make_probe_answer(datagram) if self._book.has_host(address) else None
         if answer is None:
             return False
         self._counters.paths["probes-answered"] += 1

@@ -52,7 +52,10 @@ class StrangerLog:
             return
         self._seen[key] = None
         log.warning(
-            "peer %d refuses datagrams from %s: %s", self._me, show(address), self._reason(header, datagram, address)
+            "peer %d refuses datagrams from %s: %s",
+            self._me,
+            show(address),
+            self._reason(header, datagram, address),
         )
 
     def _reason(self, header: Header | None, datagram: bytes | memoryview, address: Address) -> str:
