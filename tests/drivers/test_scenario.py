@@ -134,10 +134,10 @@ def test_too_many_topics_for_a_map() -> None:
         build(Scenario(topology="topohub:topozoo/Abilene", topics=12))
 
 
-def test_the_oracle_knows_no_failing_peers() -> None:
+def test_the_oracle_knows_no_peers_that_leave() -> None:
     outages = {"up": {"kind": "fixed", "mean_s": 1.0}, "down": {"kind": "fixed", "mean_s": 1.0}}
-    with raises("invalid-setting", match="oracle knows failing links, not failing peers"):
-        simulate(make_scenario({"strategy": "oracle", "peer_outages": outages}))
+    with raises("invalid-setting", match="leave churn out"):
+        simulate(make_scenario({"strategy": "oracle", "churn": outages}))
 
 
 # ---------------------------------------------------------------- files

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from copy import copy
 from functools import cached_property
+from itertools import pairwise
 from math import inf
 from pathlib import Path as File
 from typing import TYPE_CHECKING
@@ -24,7 +25,7 @@ from wend.model.paths import Path
 from wend.model.plan import fingerprint
 from wend.model.rates import BITS_PER_BYTE, Capacity, parse_rate
 from wend.model.scenario import AGGREGATE, STATED
-from wend.model.units import MS, Nanos, seconds
+from wend.model.units import FOREVER, MS, Nanos, seconds
 from wend.protocol.config import PeerConfig
 from wend.protocol.link.fragments import FRAGMENT_BYTES
 from wend.protocol.ports import LocalSubscription, Neighbour, Started
@@ -145,6 +146,16 @@ class World:
         if self.disturbances is not None:
             seen.disturbances = self.disturbances.along(routes)
         return seen
+
+    @cached_property
+    def incarnations(self) -> list[list[tuple[Nanos, Nanos]]]:
+        """By peer: when it runs, each time from its start to its next crash."""
+        crashes: list[list[tuple[Nanos, Nanos]]] = [[(0, 0)] for _ in range(self.overlay.peers)]
+        for peer, start, until in self.peer_faults.outages():
+            crashes[peer].append((start, until))
+        return [
+            [(up, crash) for (_, up), (crash, _) in pairwise([*outages, (FOREVER, FOREVER)])] for outages in crashes
+        ]
 
     @cached_property
     def shortest_ns(self) -> list[list[Nanos]]:
