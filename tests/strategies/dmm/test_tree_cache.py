@@ -13,8 +13,9 @@ from wend.drivers.sim import simulate
 from wend.model.events import Attributes, PeerId
 from wend.model.keys import make_key
 from wend.strategies.dmm.cache import TreeCache
-from wend.strategies.dmm.messages import UP, SeekLeaf, ToCachedLeaf, ToLeaves, TreeInfo
+from wend.strategies.dmm.messages import UP, FromLeaves, SeekLeaf, ToCachedLeaf, ToLeaves, TreeInfo
 from wend.strategies.dmm.spaces import attribute_roots, global_space, read_domains, region_name
+from wend.strategies.ring.key_based import Entry, EntryId
 
 BOTH = ["dmm", "dmm-ar"]
 PLACES = ["last", "publisher", "every-arrival"]
@@ -226,6 +227,22 @@ def test_entries_go_straight_to_a_remembered_leaf(delegation: int) -> None:
         net.unsubscribe(3, number)
     net.run(1.0)
     assert sum(net.status(peer)["leaf"] + net.status(peer)["tree"] for peer in net.peers) == 0
+
+
+def test_a_late_withdrawal_does_not_remove_the_entry_that_replaced_it() -> None:
+    """A shortcut is faster than the message that takes the former filter back."""
+    net = Conversation("dmm")
+    former, new = (Entry(EntryId(9, 0, 0), f"a = {value}") for value in (1, 2))
+    root = net.owner(region_name(("a", "b", "c"), ""))
+    leaf = net.status(root)["leaf"]
+    for message in (ToLeaves, FromLeaves, ToLeaves):
+        net.say(9, root, message(("a", "b", "c"), "", 9, (former,)))
+    assert net.status(root)["leaf"] == leaf + 1
+    net.say(9, root, ToCachedLeaf(("a", "b", "c"), "", 9, (new,)))
+    net.say(9, root, FromLeaves(("a", "b", "c"), "", 9, (former,)))
+    assert net.status(root)["leaf"] == leaf + 1
+    net.say(9, root, FromLeaves(("a", "b", "c"), "", 9, (new,)))
+    assert net.status(root)["leaf"] == leaf
 
 
 def test_the_detour_to_the_space_without_attributes_is_one_message_and_counted() -> None:

@@ -109,7 +109,49 @@ class ChildActive(msgspec.Struct, frozen=True, gc=False, tag="dc"):
     route_hops: int = 0
 
 
-Routed = ToLeaves | ToCachedLeaf | FromLeaves | GrowNode | ChildActive
+COLLECT: Final = 0
+"""A child is to send its entries to the parent."""
+HOLD: Final = 1
+"""The parent has them, and needs the child a little longer."""
+DROP: Final = 2
+"""The parent is the active leaf now, and the child is to go."""
+
+
+class MergeNode(msgspec.Struct, frozen=True, gc=False, tag="dm"):
+    """To a child: its parent takes the entries back. It repeats the message with every beacon."""
+
+    space: SpaceName
+    code: str
+    step: int
+    """0: send the entries to the parent. 1: the parent has them, and needs the child a little longer. 2: the parent is
+    the active leaf now."""
+    route_hops: int = 0
+
+
+class ToHeldLeaf(EntriesForLeaves, frozen=True, gc=False, tag="dh"):
+    """Entries for a child whose parent takes the entries back, and has these. They do not make the child active."""
+
+
+class ChildEntries(EntriesForLeaves, frozen=True, gc=False, kw_only=True, tag="de"):
+    """To the parent of a region, which takes its entries back: some entries of a child."""
+
+    child: str
+    total: int
+    """How many entries the child has."""
+
+
+class ChildDropped(msgspec.Struct, frozen=True, gc=False, tag="dp"):
+    """To the parent of a region that has taken its entries back: this child is no longer active."""
+
+    space: SpaceName
+    code: str
+    child: str
+    route_hops: int = 0
+
+
+Routed = (
+    ToLeaves | ToCachedLeaf | FromLeaves | GrowNode | ChildActive | MergeNode | ToHeldLeaf | ChildEntries | ChildDropped
+)
 
 
 Reply = Outgoing | Routed | Refuse | Timer

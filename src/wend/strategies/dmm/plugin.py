@@ -44,11 +44,10 @@ from wend.strategies.dmm.messages import (
     DOWN,
     FINDING_TREE,
     UP,
-    ChildActive,
+    ChildDropped,
     DmmMessage,
     DownPath,
     FromLeaves,
-    GrowNode,
     LeafBranches,
     RenewInSpace,
     Reply,
@@ -137,7 +136,7 @@ class Dmm(KeyBasedInterest):
                 if sender != self.me:
                     self._carry_out(now, self._trees.handle(now, FromLeaves(space, "", sender, entries)))
                 self._carry_out(now, self._shortcuts.withdraw(self._paths.tables, [entry.id for entry in entries]))
-            case ToLeaves() | ToCachedLeaf() | FromLeaves() | GrowNode() | ChildActive():
+            case _ if isinstance(message, Routed):
                 self._route(now, message)
             case LeafBranches():
                 self._replicas.store(message)
@@ -186,6 +185,8 @@ class Dmm(KeyBasedInterest):
             node = self._trees.nodes.get((message.space, message.code))
             if node is not None and isinstance(message, ToLeaves | ToCachedLeaf):
                 self._carry_out(now, self._users.inform_of_entries(now, node, message))
+            elif node is not None and isinstance(message, ChildDropped):
+                self._replicate(now, node)
         elif message.route_hops < MAX_HOPS:
             self.send(hop, msgspec.structs.replace(message, route_hops=message.route_hops + 1))
 
@@ -199,7 +200,8 @@ class Dmm(KeyBasedInterest):
         for space in self._paths.tables:
             self._carry_out(now, self._paths.renewals(space))
         for node in list(self._trees.nodes.values()):
-            self._carry_out(now, self._trees.refresh(now, node))
+            if self._trees.nodes.get(node.key) is node:  # else it has merged with another of this peer
+                self._carry_out(now, self._trees.refresh(now, node))
             if node.key in self._trees.nodes:
                 self._replicate(now, node)
         self._carry_out(now, self._shortcuts.withdraw(self._paths.tables))
@@ -403,7 +405,7 @@ class Dmm(KeyBasedInterest):
                 self.drop_unreached(event.id, peer)
             case WantInSpace(space) | RenewInSpace(space):
                 self._carry_out(now, self._paths.reroute(space, peer, self._next_hop(space, avoid=(peer,))))
-            case ToLeaves() | ToCachedLeaf() | FromLeaves() | GrowNode() | ChildActive():
+            case _ if isinstance(message, Routed):
                 if isinstance(message, ToCachedLeaf):
                     self._cache.discard(message.space, message.code)
                 self._route(now, message, (peer,))

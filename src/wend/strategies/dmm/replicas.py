@@ -27,11 +27,11 @@ class SpaceReplicas:
 
     def update(self, node: SearchNode, replicas: tuple[PeerId, ...]) -> list[Reply]:
         """Tell the replicas of a node its state, if they do not know it."""
-        backs = frozenset() if node.leaf is None else frozenset(node.leaf.previous_peers)
-        state = (replicas, node.leaf is None, backs)
+        backs = frozenset() if node.leaf is None or node.is_split else frozenset(node.leaf.previous_peers)
+        state = (replicas, node.is_split, backs)
         former, node.replicated = node.replicated, state
-        if former == state or (node.leaf is not None and not backs):
+        if former == state or not (node.is_split or backs):
             return []
-        message = LeafBranches(node.space.name, node.code, node.leaf is None, tuple(sorted(backs)))
+        message = LeafBranches(node.space.name, node.code, node.is_split, tuple(sorted(backs)))
         unaware = [peer for peer in replicas if former is None or former[1:] != state[1:] or peer not in former[0]]
         return [Outgoing(peer, message) for peer in unaware]

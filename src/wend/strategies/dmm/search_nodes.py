@@ -2,9 +2,10 @@
 
 from wend.model.events import Event, PeerId
 from wend.model.units import Nanos
+from wend.strategies.dmm.merge import RegionMerge
 from wend.strategies.dmm.spaces import AttributeSpace, SpaceName
 from wend.strategies.ring.key_based import Entry
-from wend.strategies.ring.reverse_paths import ReversePaths
+from wend.strategies.ring.reverse_paths import Branch, ReversePaths
 
 NodeKey = tuple[SpaceName, str]
 MAX_COPIES = 1.75
@@ -15,7 +16,21 @@ single cells."""
 class SearchNode:
     """An active node: a leaf, or one that has delegated its entries to its children."""
 
-    __slots__ = ("code", "has_chain", "leaf", "parent_heard_ns", "replicated", "retired", "space", "split_at", "users")
+    __slots__ = (
+        "code",
+        "has_chain",
+        "held_until_ns",
+        "leaf",
+        "merge",
+        "parent_heard_ns",
+        "passed",
+        "passed_since_ns",
+        "replicated",
+        "retired",
+        "space",
+        "split_at",
+        "users",
+    )
 
     def __init__(self, space: AttributeSpace, code: str, now: Nanos, has_chain: bool, split_at: int) -> None:
         self.space = space
@@ -31,12 +46,29 @@ class SearchNode:
         """The peers that know this leaf, and when an event or entry last came from each."""
         self.retired: list[tuple[SpaceName, Entry]] = []
         """After a split: entries that this node has passed on to other spaces, until its children have."""
+        self.merge: RegionMerge | None = None
+        """While a split node takes its entries back. Its children are active until it has ended."""
+        self.held_until_ns: Nanos = 0
+        """Until then the parent takes the entries of this leaf back, and the leaf does not split."""
+        self.passed: set[Branch] = set()
+        """Entries that a split node has passed on to its children, up to a limit."""
+        self.passed_since_ns = now
         self.replicated: tuple[tuple[PeerId, ...], bool, frozenset[PeerId]] | None = None
         """The replicas, and the state that they know: whether the node is split, and where its entries came from."""
 
     @property
     def key(self) -> NodeKey:
         return self.space.name, self.code
+
+    @property
+    def is_split(self) -> bool:
+        """Whether the children are active."""
+        return self.leaf is None or self.merge is not None
+
+    @property
+    def entries(self) -> ReversePaths | None:
+        """The entries of a leaf, or those that a split node has taken back so far."""
+        return self.leaf if self.leaf is not None or self.merge is None else self.merge.entries
 
     def meets(self, event: Event) -> bool:
         """Whether the region has values of the event."""

@@ -18,14 +18,22 @@ from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.protocol.plugins import Refuse
 from wend.strategies.dmm.chains import Chains
+from wend.strategies.dmm.merge import RegionMerge
 from wend.strategies.dmm.messages import (
+    COLLECT,
+    DROP,
+    HOLD,
     ChildActive,
+    ChildDropped,
+    ChildEntries,
     FromLeaves,
     GrowNode,
     LeafBranches,
+    MergeNode,
     Reply,
     Routed,
     ToCachedLeaf,
+    ToHeldLeaf,
     ToLeaves,
 )
 from wend.strategies.dmm.search_nodes import NodeKey, SearchNode
@@ -34,35 +42,52 @@ from wend.strategies.ring.bounded import batches
 from wend.strategies.ring.key_based import Entry, EntryId
 from wend.strategies.ring.reverse_paths import Branch, Outgoing, ReversePaths, add_entries
 
+_NO_PEER: PeerId = 0
+"""In a message of a child without entries."""
+
 
 class SearchTrees:
-    """The nodes that this peer owns. It splits a leaf with more than `delegation` entries."""
+    """The nodes that this peer owns. It splits a leaf with more than `delegation` entries, and merges a split node with
+    at most half as many."""
 
     def __init__(self, spaces: Spaces, chains: Chains, delegation: int, expiry_ns: Nanos) -> None:
         self.nodes: dict[NodeKey, SearchNode] = {}
         self._spaces = spaces
         self._chains = chains
         self._delegation = delegation
+        self._few = delegation // 2
         self._expiry_ns = expiry_ns
 
     def handle(self, now: Nanos, message: Routed) -> list[Reply]:
         """A message has arrived at the owner of its region."""
         match message:
             case ToLeaves(space, code, back, entries):
-                return self._add(now, space, code, back, entries)
-            case ToCachedLeaf(space, code, back, entries):
-                if (space, code) in self.nodes:
-                    return self._add(now, space, code, back, entries)
-                return [ToLeaves(space, "", back, entries)]  # the region is no longer active
+                return self._add(now, self._node(now, space, code), back, entries)
+            case ToCachedLeaf():
+                return self._add_directly(now, message)
             case FromLeaves(space, code, back, entries):
-                return self._remove(space, code, back, entries)
+                return self._remove(now, space, code, back, entries)
             case GrowNode(space, code, split):
                 node = self._node(now, space, code)
                 node.parent_heard_ns = now
-                return self._split(node) if split else []
+                node.held_until_ns = 0
+                return self._split(now, node) if split else []
             case ChildActive(space, code):
                 node = self._node(now, space, code)
-                return _grow_children(node) if node.leaf is None else self._split(node)
+                return self._split(now, node) if node.leaf is not None else self._stay_split(now, node)
+            case MergeNode(space, code, step):
+                return self._drop(now, space, code) if step == DROP else self._hold(now, space, code, step)
+            case ToHeldLeaf(space, code, back, entries):
+                held = self.nodes.get((space, code))
+                return [] if held is None else self._add(now, held, back, entries)
+            case ChildEntries(space, code, back, entries):
+                parent = self.nodes.get((space, code))
+                if parent is None or parent.merge is None:
+                    return []
+                parent.merge.receive(message.child, message.total, [(entry.id, back) for entry in entries])
+                return self._store(now, parent, back, entries)
+            case ChildDropped(space, code, child):
+                return self._end_merge(space, code, child)
 
     def _node(self, now: Nanos, space: SpaceName, code: str) -> SearchNode:
         node = self.nodes.get((space, code))
@@ -73,43 +98,67 @@ class SearchTrees:
 
     # ---------------------------------------------------------------- entries
 
-    def _add(self, now: Nanos, space: SpaceName, code: str, back: PeerId, entries: Sequence[Entry]) -> list[Reply]:
-        """Store entries in a leaf, or send them on to the children."""
-        node = self._node(now, space, code)
-        leaf = node.leaf
-        if leaf is None:
+    def _add(self, now: Nanos, node: SearchNode, back: PeerId, entries: Sequence[Entry]) -> list[Reply]:
+        """Store entries in a leaf, or send them on to the children. A node that merges does both."""
+        if node.entries is None:
+            if len(node.passed) <= self._few:
+                node.passed.update([(entry.id, back) for entry in entries])
             return _to_children(node, ToLeaves, back, entries)
+        replies = [] if node.merge is None else _to_children(node, ToHeldLeaf, back, entries)
+        return [*replies, *self._store(now, node, back, entries)]
+
+    def _add_directly(self, now: Nanos, message: ToCachedLeaf) -> list[Reply]:
+        """Add entries that a peer has sent directly to a leaf. Those of a child that merges go to its parent, too."""
+        space, code, back, entries = message.space, message.code, message.back, message.entries
+        node = self.nodes.get((space, code))
+        if node is None:
+            return [ToLeaves(space, "", back, entries)]  # the region is no longer active
+        replies = self._add(now, node, back, entries)
+        if node.leaf is not None and node.held_until_ns > now:
+            replies.append(ChildEntries(space, code[:-1], back, entries, child=code, total=len(node.leaf)))
+        return replies
+
+    def _store(self, now: Nanos, node: SearchNode, back: PeerId, entries: Sequence[Entry]) -> list[Reply]:
+        table = node.entries
+        assert table is not None
         branches = [(entry, (entry.id, back)) for entry in entries]
-        outdated = [branch for entry, branch in branches if branch in leaf and leaf.entry(branch) != entry]
+        outdated = [branch for entry, branch in branches if branch in table and table.entry(branch) != entry]
         replies = self._remove_branches(node, outdated)
-        onward, refusals = add_entries(leaf, entries, back, now + self._expiry_ns)
+        onward, refusals = add_entries(table, entries, back, now + self._expiry_ns)
         replies += [*refusals, *self._chains.add(node, onward)]
-        if node.should_split():
-            replies += self._split(node)
+        if node.merge is None and node.held_until_ns <= now and node.should_split():
+            replies += self._split(now, node)
         return [*replies, *self._drop_empty(node)]
 
-    def _remove(self, space: SpaceName, code: str, back: PeerId, entries: Sequence[Entry]) -> list[Reply]:
+    def _remove(self, now: Nanos, space: SpaceName, code: str, back: PeerId, entries: Sequence[Entry]) -> list[Reply]:
         node = self.nodes.get((space, code))
         if node is None:
             return []
-        leaf = node.leaf
-        if leaf is None:
-            return _to_children(node, FromLeaves, back, entries)
-        branches = [(entry.id, back) for entry in entries if (entry.id, back) in leaf]
-        return [*self._remove_branches(node, branches), *self._drop_empty(node)]
+        replies = _to_children(node, FromLeaves, back, entries) if node.is_split else []
+        table = node.entries
+        if table is None:
+            return replies
+        # an entry that has replaced this one may have come by a shorter way
+        removed = tuple([entry for entry in entries if table.has(entry, back)])
+        replies += self._remove_branches(node, [(entry.id, back) for entry in removed])
+        if removed and node.held_until_ns > now:
+            replies.append(FromLeaves(space, code[:-1], back, removed))
+        return [*replies, *self._drop_empty(node)]
 
     def _remove_branches(self, node: SearchNode, branches: list[Branch]) -> list[Reply]:
-        """Remove branches from a leaf, which then passes on the entries that they covered."""
-        leaf = node.leaf
-        if leaf is None or not branches:
+        """Remove branches from a node. A leaf then passes on the entries that they covered."""
+        table = node.entries
+        if table is None or not branches:
             return []
-        removals, onward = leaf.remove_all(branches)
+        removals, onward = table.remove_all(branches)
+        if node.leaf is None:
+            return []
         return [*self._chains.add(node, onward), *self._chains.remove(self._chains.chained(node, removals))]
 
     def renew(self, now: Nanos, space: SpaceName, sender: PeerId, ids: list[EntryId]) -> list[EntryId]:
         """Renew entries of a peer at the root of a space. Returns those that are unknown."""
         node = self.nodes.get((space, ""))
-        if node is None or node.leaf is None:
+        if node is None or node.leaf is None or node.is_split:
             return ids
         leaf, expires = node.leaf, now + self._expiry_ns
         return [id_ for id_ in ids if not leaf.renew(id_, sender, expires)]
@@ -119,9 +168,9 @@ class SearchTrees:
     def take_over(self, now: Nanos, key: NodeKey, split: bool) -> list[Reply]:
         """Make a region of which this peer was a replica active here."""
         node = self._node(now, *key)
-        return self._split(node) if split else []
+        return self._split(now, node) if split else []
 
-    def _split(self, node: SearchNode) -> list[Reply]:
+    def _split(self, now: Nanos, node: SearchNode) -> list[Reply]:
         """Delegate the entries of a leaf to its children; both become active."""
         leaf = node.leaf
         if leaf is None or node.space.children(node.code) is None:
@@ -129,15 +178,18 @@ class SearchTrees:
         node.retired = self._chains.all_chained(node)
         node.leaf = None
         node.users.clear()
-        replies = _grow_children(node)
+        replies = self._stay_split(now, node)
         for back, entries in _by_previous_peer(leaf):
             replies += _to_children(node, ToLeaves, back, entries)
         return replies
 
     def _drop_empty(self, node: SearchNode) -> list[Reply]:
         """Remove a root without entries. Other leaves stay active, for their parents are split."""
-        if node.code or node.leaf is None or len(node.leaf) or node.key not in self.nodes:
+        if node.code or node.leaf is None or node.is_split or len(node.leaf) or node.key not in self.nodes:
             return []
+        return self._forget(node)
+
+    def _forget(self, node: SearchNode) -> list[Reply]:
         del self.nodes[node.key]
         replicas = () if node.replicated is None else node.replicated[0]
         return [Outgoing(peer, LeafBranches(node.space.name, node.code, False, ())) for peer in replicas]
@@ -146,9 +198,9 @@ class SearchTrees:
         """At a beacon: forget entries that nobody has renewed, and tell children and parent that the node is active."""
         retired, node.retired = node.retired, []
         replies = self._chains.remove(retired)
-        if node.leaf is None:
-            replies += _grow_children(node)
-        else:
+        if node.is_split:
+            replies += self._refresh_children(now, node)
+        if node.leaf is not None:
             replies += [*self._remove_branches(node, node.leaf.expired(now)), *self._drop_empty(node)]
         if node.code and node.key in self.nodes and node.parent_heard_ns + self._expiry_ns <= now:
             node.parent_heard_ns = now
@@ -156,15 +208,90 @@ class SearchTrees:
         return replies
 
     def hand_over(self, node: SearchNode) -> list[Reply]:
-        """Send the entries of a region to the peer that owns it now."""
+        """Send the entries of a region to the peer that owns it now. If the children are active, they have them."""
         name, code = node.key
-        leaf = node.leaf
+        leaf = None if node.is_split else node.leaf
         chained = [*self._chains.all_chained(node), *node.retired]
         self.nodes.pop(node.key, None)
         replies: list[Reply] = [GrowNode(name, code, leaf is None)]
         if leaf is not None:
             replies += [ToLeaves(name, code, back, entries) for back, entries in _by_previous_peer(leaf)]
         return [*replies, *self._chains.remove(chained)]
+
+    # ---------------------------------------------------------------- regions that merge, as parents
+
+    def _refresh_children(self, now: Nanos, node: SearchNode) -> list[Reply]:
+        """At a beacon of a split node: take the next step of a merge, or begin one, or tell the children to stay."""
+        merge, name = node.merge, node.space.name
+        if merge is None:
+            if not self._has_few_entries(now, node):
+                return _grow_children(node)
+            merge = node.merge = RegionMerge(now, node.space.children(node.code) or (), ReversePaths(node.has_chain))
+        elif node.leaf is not None:
+            return [MergeNode(name, child, DROP) for child in merge.children]
+        elif merge.is_complete and len(merge.entries) <= self._few:
+            node.leaf = merge.entries
+            return [
+                *self._chains.add(node, node.leaf.onward),
+                *[MergeNode(name, child, HOLD) for child in merge.children],
+            ]
+        elif merge.began_ns + self._expiry_ns <= now:
+            return self._stay_split(now, node)
+        return [MergeNode(name, child, COLLECT if merge.lacks(child) else HOLD) for child in merge.children]
+
+    def _has_few_entries(self, now: Nanos, node: SearchNode) -> bool:
+        """Whether a split node has passed few entries on for a whole expiry: in this time all are renewed."""
+        if node.passed_since_ns + self._expiry_ns > now:
+            return False
+        has_few = len(node.passed) <= self._few
+        node.passed.clear()
+        node.passed_since_ns = now
+        return has_few
+
+    def _stay_split(self, now: Nanos, node: SearchNode) -> list[Reply]:
+        """End a merge, if there is one, without a result."""
+        node.merge = None
+        node.passed.clear()
+        node.passed_since_ns = now
+        return _grow_children(node)
+
+    def _end_merge(self, space: SpaceName, code: str, child: str) -> list[Reply]:
+        """End the merge of a node when both children are gone."""
+        node = self.nodes.get((space, code))
+        if node is None or node.merge is None or node.leaf is None:
+            return []
+        node.merge.children.pop(child, None)
+        if node.merge.children:
+            return []
+        node.merge = None
+        return self._drop_empty(node)
+
+    # ---------------------------------------------------------------- regions that merge, as children
+
+    def _hold(self, now: Nanos, space: SpaceName, code: str, step: int) -> list[Reply]:
+        """Stay as this leaf is until its parent has taken the entries back, and send them."""
+        node, parent = self.nodes.get((space, code)), code[:-1]
+        if node is None:
+            return [ChildEntries(space, parent, _NO_PEER, (), child=code, total=0)]
+        if node.leaf is None or node.is_split:
+            return [ChildActive(space, parent)]
+        node.parent_heard_ns = now
+        node.held_until_ns = now + self._expiry_ns
+        if step != COLLECT:
+            return []
+        total = len(node.leaf)
+        by_peer = _by_previous_peer(node.leaf) or [(_NO_PEER, ())]
+        return [ChildEntries(space, parent, back, entries, child=code, total=total) for back, entries in by_peer]
+
+    def _drop(self, now: Nanos, space: SpaceName, code: str) -> list[Reply]:
+        """Remove a leaf whose parent has its entries. If this peer knows of no merge, the parent may lack some."""
+        node, parent = self.nodes.get((space, code)), code[:-1]
+        if node is None:
+            return [ChildDropped(space, parent, code)]
+        if node.leaf is None or node.held_until_ns <= now:
+            return [ChildActive(space, parent)]
+        chained = [*self._chains.all_chained(node), *node.retired]
+        return [*self._forget(node), ChildDropped(space, parent, code), *self._chains.remove(chained)]
 
 
 def _by_previous_peer(leaf: ReversePaths) -> list[tuple[PeerId, tuple[Entry, ...]]]:
@@ -182,7 +309,10 @@ def _grow_children(node: SearchNode) -> list[Reply]:
 
 
 def _to_children(
-    node: SearchNode, kind: type[ToLeaves] | type[FromLeaves], back: PeerId, entries: Sequence[Entry]
+    node: SearchNode,
+    kind: type[ToLeaves] | type[ToHeldLeaf] | type[FromLeaves],
+    back: PeerId,
+    entries: Sequence[Entry],
 ) -> list[Reply]:
     """Send entries on to the children whose regions they meet."""
     replies: list[Reply] = []

@@ -187,6 +187,11 @@ class ReversePaths:
     def filter_of(self, branch: Branch) -> Filter:
         return self._branches[branch].filter
 
+    def has(self, entry: Entry, previous: PeerId) -> bool:
+        """Whether this very entry came from the peer, and not another with its id."""
+        record = self._branches.get((entry.id, previous))
+        return record is not None and record.entry == entry
+
     @property
     def branches(self) -> list[Branch]:
         return list(self._branches)
