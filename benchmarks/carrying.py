@@ -26,7 +26,7 @@ from benchmarks.loopback import open_client, write_peer
 from benchmarks.rows import Row
 from benchmarks.sampling import Sampler
 from wend.drivers.live.client.client import Client
-from wend.drivers.live.client.event_streams import EventStream
+from wend.drivers.live.client.event_stream import EventStream
 from wend.matching.filters import topic_filter
 
 RATE = 50.0

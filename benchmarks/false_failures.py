@@ -25,7 +25,7 @@ import uvloop
 
 from benchmarks.loopback import open_client, peer_command, peer_url, start_quietly, write_peer
 from wend.drivers.live.client.client import Client, connect
-from wend.drivers.live.client.event_streams import EventStream
+from wend.drivers.live.client.event_stream import EventStream
 from wend.matching.filters import topic_filter
 
 LOAD_PER_S = 10_000

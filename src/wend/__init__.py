@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from wend.drivers.live.client.arrivals import Arrival, PublishReceipt
     from wend.drivers.live.client.client import Client, connect
-    from wend.drivers.live.client.event_streams import EventStream
+    from wend.drivers.live.client.event_stream import EventStream
     from wend.drivers.live.status import StatusSnapshot
     from wend.drivers.scenarios import Scenario, load_scenario
     from wend.drivers.sim import Outcome, simulate
@@ -66,7 +66,7 @@ __all__ = [
 if not TYPE_CHECKING:  # a type checker that sees `__getattr__` accepts every name
     _HOMES = {
         "wend.drivers.live.client.client": ("connect", "Client"),
-        "wend.drivers.live.client.event_streams": ("EventStream",),
+        "wend.drivers.live.client.event_stream": ("EventStream",),
         "wend.drivers.live.client.arrivals": ("PublishReceipt", "Arrival"),
         "wend.drivers.live.status": ("StatusSnapshot",),
         "wend.protocol.status": ("LinkStatus",),

@@ -25,7 +25,7 @@ from wend.model.units import SECOND, parse_duration, parse_milliseconds
 if TYPE_CHECKING:
     from wend.drivers.live.client.arrivals import Arrival, PublishReceipt
     from wend.drivers.live.client.client import Client
-    from wend.drivers.live.client.event_streams import EventStream
+    from wend.drivers.live.client.event_stream import EventStream
 
 Published = tuple[Attributes, bytes]
 _RANGE = re.compile(r"([\[\]])\s*([^,]*?)\s*,\s*([^,]*?)\s*([\[\]])")

@@ -26,6 +26,7 @@ from wend.protocol.ports import (
     Paused,
     Planned,
     Refuse,
+    StandbyChanged,
     Started,
     Stopping,
     Subscribed,
@@ -63,12 +64,14 @@ class DriverInputs:
             case Unsent():
                 self._on_unsent(now, event, effects)
             case Confirmed():
-                self._local.durable.confirm(now, event.number, event.positions, effects)
+                self._local.durable.confirm(now, event.number, event.positions, event.ids, effects)
             case Delayed():
                 self._local.deliver_late(now, event.delivery.delayed_by(event.waited_ns), effects)
             case Attached():
                 if not self._local.durable.attach(now, event, effects):
                     effects.append(Refuse(self._host.view.me, "no-such-subscription", str(event.number)))
+            case StandbyChanged():
+                self._local.durable.change_standby(now, event.number, event.standby_ns, effects)
             case Detached():
                 self._local.durable.detach(event.number)
             case Subscribed():

@@ -118,6 +118,17 @@ class Attached(msgspec.Struct, frozen=True, gc=False):
     """The most unconfirmed events that the client gets."""
     window_bytes: int = 8 * 1024 * 1024
     """The most unconfirmed bytes, not counting the last event."""
+    standby_ns: Nanos = 0
+    """The age before which an event is not sent, because another home of the subscription sends it first."""
+    is_shared: bool = False
+    """Whether the subscription has other homes, so that clients may have got the events there."""
+
+
+class StandbyChanged(msgspec.Struct, frozen=True, gc=False):
+    """The client of a durable subscription gets events from another age on; 0: at once."""
+
+    number: int
+    standby_ns: Nanos
 
 
 class Detached(msgspec.Struct, frozen=True, gc=False):
@@ -131,6 +142,8 @@ class Confirmed(msgspec.Struct, frozen=True, gc=False):
 
     number: int
     positions: tuple[int, ...]
+    ids: tuple[EventId, ...] = ()
+    """Events that the client got elsewhere, at another home of the subscription."""
 
 
 class Delayed(msgspec.Struct, frozen=True, gc=False):
@@ -197,6 +210,7 @@ Input = (
     | Unsubscribed
     | Unretained
     | Attached
+    | StandbyChanged
     | Detached
     | Confirmed
     | Delayed

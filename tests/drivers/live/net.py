@@ -11,7 +11,7 @@ from wend.drivers.live.broker.broker import Broker
 from wend.drivers.live.broker.listener import TcpListener
 from wend.drivers.live.client.arrivals import Arrival
 from wend.drivers.live.client.client import Client
-from wend.drivers.live.client.event_streams import EventStream
+from wend.drivers.live.client.event_stream import EventStream
 from wend.drivers.live.observer import Observer
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.transport import wire

@@ -15,7 +15,7 @@ from tests.errors import raises
 from tests.ports import free_ports
 from wend.drivers.live import frames
 from wend.drivers.live.client.arrivals import DurableArrival
-from wend.drivers.live.client.event_streams import EventStream
+from wend.drivers.live.client.event_stream import EventStream
 from wend.model.events import DurableOptions
 
 SLOW_MACHINE_S = 60

@@ -13,7 +13,7 @@ from tests.drivers.live.net import known, until
 from tests.drivers.live.processes import Process
 from tests.ports import free_ports
 from wend.drivers.live.client.client import Client
-from wend.drivers.live.client.event_streams import EventStream
+from wend.drivers.live.client.event_stream import EventStream
 
 PEERS = 8
 Links = list[tuple[int, int]]

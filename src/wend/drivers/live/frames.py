@@ -91,6 +91,10 @@ class Subscribe(msgspec.Struct, frozen=True, gc=False, tag="subscribe"):
     """Whether other peers learn of the subscription. If not, it gets only events published for this peer alone."""
     retained: bool = True
     """Whether the client gets matching events that peers retain. Durable subscriptions and queue groups get none."""
+    shared: bool = False
+    """Whether the durable subscription has homes at other peers, too, where clients may have got events."""
+    standby_ns: Nanos = 0
+    """The age before which the peer does not deliver an event, because another home does so first."""
 
 
 class Confirm(msgspec.Struct, frozen=True, gc=False, tag="confirm"):
@@ -98,6 +102,15 @@ class Confirm(msgspec.Struct, frozen=True, gc=False, tag="confirm"):
 
     handle: int
     positions: tuple[int, ...]
+    ids: tuple[EventId, ...] = ()
+    """Events that the client got at another home of the subscription."""
+
+
+class StandBy(msgspec.Struct, frozen=True, gc=False, tag="stand-by"):
+    """Deliver the events of a durable subscription from this age on; 0: at once. The peer does not answer."""
+
+    handle: int
+    standby_ns: Nanos
 
 
 class Unsubscribe(msgspec.Struct, frozen=True, gc=False, tag="unsubscribe"):
@@ -217,7 +230,7 @@ Request = (
     | RemoveSubscription
     | Unretain
 )
-ToPeer = Greet | Confirm | Request
+ToPeer = Greet | Confirm | StandBy | Request
 
 # ---------------------------------------------------------------- from the peer
 

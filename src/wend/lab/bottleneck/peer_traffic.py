@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 from wend.drivers.live.client.client import Client, connect
-from wend.drivers.live.client.event_streams import EventStream
+from wend.drivers.live.client.event_stream import EventStream
 from wend.lab.emulator_control import MARKER
 from wend.lab.lab import Lab
 from wend.matching.filters import topic_filter

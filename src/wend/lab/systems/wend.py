@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from wend import __version__
 from wend.drivers.live.access.throwaway_keys import ThrowawayRoot
 from wend.drivers.live.client.client import Client, connect
-from wend.drivers.live.client.event_streams import EventStream
+from wend.drivers.live.client.event_stream import EventStream
 from wend.drivers.workload import Topic
 from wend.lab.address_plan import LabNode
 from wend.lab.systems.system import Processes, Routes, RunContext, write_config

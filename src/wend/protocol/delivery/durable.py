@@ -5,6 +5,10 @@ ACK that makes the previous hop forget it. An attached client gets the events of
 time. The peer forgets an event when the client confirms its position. When the client detaches, the events that it has
 not confirmed return to the front of the backlog: the next client of that name gets them again, marked as redelivered.
 
+A subscription may have homes at several peers, with a client attached at each. Every home stores every event, and gets
+every confirmation: by its position if the client got the event there, otherwise by its id. One home sends events at
+once. The others are on standby: they send only what is unconfirmed after a while.
+
 A backlog is bounded in events, bytes and age. The oldest events are dropped first. An attached client is notified how
 many events it missed, and why.
 """
@@ -12,8 +16,8 @@ many events it missed, and why.
 from collections import Counter, OrderedDict, deque
 from typing import Final
 
-from wend.model.events import Event, PeerId, SubscriptionId, event_bytes
-from wend.model.units import Nanos
+from wend.model.events import Event, EventId, PeerId, SubscriptionId, event_bytes
+from wend.model.units import FOREVER, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.notices import BacklogCode, MissedCode
 from wend.protocol.ports import Attached, Deliver, Drop, LocalSubscription, Missed, Notice, Persist
@@ -31,6 +35,8 @@ from wend.protocol.timers import Effects, Timers
 
 POSITION_SHIFT: Final = 28
 """A position is (incarnation << 28) + counter: no incarnation reuses one, and it fits 64 bits."""
+MAX_CONFIRMED_EARLY: Final = 10_000
+"""How many confirmations a backlog remembers of events that have not come."""
 
 
 class BacklogEntry:
@@ -73,18 +79,47 @@ class Backlog:
         """Missed events that were not reported to the client yet."""
         self.prunes = False
         """Whether a timer is set for the age of the oldest entry."""
+        self.standby_ns: Nanos = 0
+        """The age before which an event is not sent."""
+        self.stands_by = False
+        """Whether a timer is set for the age at which the next event is sent."""
+        self.doubtful_ns: Nanos = -FOREVER
+        """Clients may have got events published before this time at another home."""
+        self.positions: dict[EventId, int] | None = None
+        """Of all entries, once a client has confirmed any by their ids."""
+        self.confirmed_early: dict[EventId, None] = {}
+        """Events that were confirmed by their ids before they came, the newest last."""
 
     def add(self, entry: BacklogEntry) -> None:
         self.entries[entry.position] = entry
+        if self.positions is not None:
+            self.positions[entry.event.id] = entry.position
         self.size += entry.size
 
     def remove(self, position: int) -> BacklogEntry | None:
         entry = self.entries.pop(position, None)
         if entry is not None:
             self.size -= entry.size
+            if self.positions is not None:
+                self.positions.pop(entry.event.id, None)
             if self.in_flight.pop(position, None) is not None:
                 self.in_flight_bytes -= entry.size
         return entry
+
+    def positions_of(self, ids: tuple[EventId, ...]) -> list[int]:
+        """The positions of these events. Remember those that have not come."""
+        if self.positions is None:
+            self.positions = {entry.event.id: position for position, entry in self.entries.items()}
+        found = []
+        for id_ in ids:
+            position = self.positions.get(id_)
+            if position is not None:
+                found.append(position)
+            else:
+                self.confirmed_early[id_] = None
+                if len(self.confirmed_early) > MAX_CONFIRMED_EARLY:
+                    del self.confirmed_early[next(iter(self.confirmed_early))]
+        return found
 
     @property
     def has_window(self) -> bool:
@@ -147,13 +182,26 @@ class DurableSubscriptions:
             entry = BacklogEntry(event, born_ns, deadline_ns, self._next_position)
             self.backlogs[subscription.number].add(entry)
             entries.append(entry)
+        confirmed = [
+            (w[0].number, e) for w, e in zip(wanted, entries, strict=True) if self._was_confirmed(w[0].number, e)
+        ]
         numbered = tuple((w[0].number, e.position) for w, e in zip(wanted, entries, strict=True))
         effects.append(Persist(QueuedRecord(event, born_ns, numbered)))
+        for number, entry in confirmed:
+            self._remove(self.backlogs[number], (entry.position,), effects)
         for subscription, _ in wanted:
             backlog = self.backlogs[subscription.number]
             self._make_room(backlog, effects)
             self._prune_later(now, backlog)
         return entries
+
+    def _was_confirmed(self, number: int, entry: BacklogEntry) -> bool:
+        """Whether a client has confirmed the event before it came."""
+        early = self.backlogs[number].confirmed_early
+        if entry.event.id not in early:
+            return False
+        del early[entry.event.id]
+        return True
 
     def release(self, now: Nanos, number: int, entry: BacklogEntry, effects: Effects) -> None:
         """Send an entry, or queue it for the client."""
@@ -205,6 +253,8 @@ class DurableSubscriptions:
             return False
         self.detach(client.number)
         backlog.client_window, backlog.window_bytes = max(1, client.window), client.window_bytes
+        backlog.standby_ns = client.standby_ns
+        backlog.doubtful_ns = now if client.is_shared else -FOREVER
         self._prune(now, backlog, effects)
         self._report(backlog, effects)
         self._fill(now, backlog, effects)
@@ -222,37 +272,69 @@ class DurableSubscriptions:
         backlog.in_flight.clear()
         backlog.in_flight_bytes = 0
 
-    def confirm(self, now: Nanos, number: int, positions: tuple[int, ...], effects: Effects) -> None:
-        """Remove events that the client has processed. Ignore positions that are confirmed or missed already."""
+    def change_standby(self, now: Nanos, number: int, standby_ns: Nanos, effects: Effects) -> None:
+        """Send events from this age on."""
+        backlog = self.backlogs.get(number)
+        if backlog is not None:
+            backlog.standby_ns = standby_ns
+            self._fill(now, backlog, effects)
+
+    def confirm(
+        self, now: Nanos, number: int, positions: tuple[int, ...], ids: tuple[EventId, ...], effects: Effects
+    ) -> None:
+        """Remove events that the client has processed. Ignore those that are confirmed or missed already."""
         backlog = self.backlogs.get(number)
         if backlog is None:
             return
-        known = tuple([position for position in positions if backlog.remove(position) is not None])
-        if known:
-            effects.append(Persist(ConfirmedRecord(number, known)))
+        if ids:
+            positions = (*positions, *backlog.positions_of(ids))
+        self._remove(backlog, positions, effects)
         self._fill(now, backlog, effects)
+
+    def _remove(self, backlog: Backlog, positions: tuple[int, ...], effects: Effects) -> None:
+        """Remove confirmed events."""
+        removed = [entry for position in positions if (entry := backlog.remove(position)) is not None]
+        if removed:
+            effects.append(Persist(ConfirmedRecord(backlog.id.number, tuple([entry.position for entry in removed]))))
+        for entry in removed:
+            entry.released = True
 
     def _fill(self, now: Nanos, backlog: Backlog, effects: Effects) -> None:
         """Send waiting events, as far as the window allows."""
         expires = backlog.subscription.qos.expire
         expired: list[BacklogEntry] = []
         while backlog.waiting and backlog.has_window:
-            entry = backlog.waiting.popleft()
+            entry = backlog.waiting[0]
+            age_ns, deadline_ns = now - entry.born_ns, entry.deadline_ns
+            if entry.position in backlog.entries and age_ns < backlog.standby_ns:
+                self._stand_by(entry.born_ns + backlog.standby_ns, backlog)
+                break
+            backlog.waiting.popleft()
             if entry.position not in backlog.entries:
                 continue
-            age_ns, deadline_ns = now - entry.born_ns, entry.deadline_ns
             if entry.event.is_expired(age_ns) or (expires and deadline_ns is not None and age_ns > deadline_ns):
                 expired.append(entry)
                 continue
             backlog.in_flight[entry.position] = entry
             backlog.in_flight_bytes += entry.size
-            if entry.again:
+            is_again = entry.again or entry.born_ns < backlog.doubtful_ns
+            if is_again:
                 effects.append(Notice("redelivered", self._me))
-            effects.append(Deliver(backlog.id, entry.event, age_ns, deadline_ns, entry.position, entry.again))
+            effects.append(Deliver(backlog.id, entry.event, age_ns, deadline_ns, entry.position, is_again))
         if expired:
             self._miss(backlog, expired, "expired", effects)
         if backlog.unreported and backlog.has_window:
             self._report(backlog, effects)
+
+    def _stand_by(self, until: Nanos, backlog: Backlog) -> None:
+        if not backlog.stands_by:
+            backlog.stands_by = True
+            self._timers.at(until, self._end_standby, backlog)
+
+    def _end_standby(self, now: Nanos, backlog: Backlog, effects: Effects) -> None:
+        backlog.stands_by = False
+        if self.backlogs.get(backlog.id.number) is backlog:
+            self._fill(now, backlog, effects)
 
     # ---------------------------------------------------------------- bounds
 

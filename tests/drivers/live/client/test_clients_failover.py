@@ -56,26 +56,6 @@ def test_a_client_whose_peer_is_gone_continues_at_the_next() -> None:
     run(scene())
 
 
-def test_nobody_waits_for_events_that_stay_at_the_former_peer() -> None:
-    async def scene() -> None:
-        async with (
-            overlay(PAIR) as (a, b),
-            wend.connect(f"{a.url},{b.url}") as client,
-            client.subscribe("topic = 'x'", name="orders") as events,
-        ):
-            await client.publish({"topic": "x"})
-            await until(lambda: a.peer.counters.deliveries == 1)
-            draining = asyncio.create_task(client.drain())
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(draining), 0.05)
-            await a.listener.stop()
-            a.peer.close()
-            await until(lambda: events.peer == 1)
-            await asyncio.wait_for(draining, 30)
-
-    run(scene())
-
-
 def test_a_client_returns_to_its_own_peer_where_that_answers() -> None:
     async def scene() -> None:
         async with overlay(PAIR) as (a, b), wend.connect(f"wend://{NOBODY},{b.url},{a.url}") as client:

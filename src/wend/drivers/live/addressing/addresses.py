@@ -39,6 +39,11 @@ def parse_urls(text: str) -> tuple[Address, ...]:
     return tuple(dict.fromkeys(parse_address(part, DEFAULT_PORT) for part in parts))
 
 
+def split_urls(text: str) -> tuple[str, ...]:
+    """The URL of each peer that a URL names."""
+    return tuple(f"{url_scheme(text)}{show(address)}" for address in parse_urls(text))
+
+
 def url_scheme(text: str) -> str:
     """`wend://`, or `wends://` for TLS."""
     for scheme in (SCHEME, TLS_SCHEME):

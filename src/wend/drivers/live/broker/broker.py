@@ -14,7 +14,7 @@ import msgspec
 
 from wend.drivers.live.addressing.given_links import GivenLinks
 from wend.drivers.live.broker.administration import Administration
-from wend.drivers.live.broker.durable_attachments import DurableAttachments
+from wend.drivers.live.broker.durable_attachments import DurableAttachments, Window
 from wend.drivers.live.broker.fair_scheduler import FairScheduler
 from wend.drivers.live.broker.retained import RetainedExchange
 from wend.drivers.live.broker.signed_events import SignedEvents
@@ -24,12 +24,21 @@ from wend.drivers.live.plans.followed_plan import FollowedPlan
 from wend.drivers.live.status import StatusSnapshot
 from wend.matching.filters import parse
 from wend.model.errors import Refused, WendError
-from wend.model.events import MAX_DEADLINE_NS, MAX_GROUP_CHARS, DurableOptions, Event, Qos, Value, event_bytes
+from wend.model.events import MAX_DEADLINE_NS, MAX_GROUP_CHARS, DurableOptions, Event, EventId, Qos, Value, event_bytes
 from wend.model.publication import Publication
-from wend.model.units import SECOND
+from wend.model.units import SECOND, Nanos
 from wend.protocol.delivery.queue_groups import group_bytes
 from wend.protocol.notices import MissedCode
-from wend.protocol.ports import Deliver, LocalSubscription, Missed, Receipt, Subscribed, Unsubscribed
+from wend.protocol.ports import (
+    Confirmed,
+    Deliver,
+    LocalSubscription,
+    Missed,
+    Receipt,
+    StandbyChanged,
+    Subscribed,
+    Unsubscribed,
+)
 
 if TYPE_CHECKING:  # only peers with keys need ciphers
     from wend.drivers.live.access.access import Access
@@ -152,7 +161,7 @@ class Broker:
         filter: str,
         qos: Qos,
         durable: DurableOptions | None = None,
-        window: int = 1,
+        window: Window = Window(1),  # noqa: B008
         announced: bool = True,
     ) -> None:
         """Subscribe a client. It chooses the handle. Raises `FilterError` or `Refused`."""
@@ -217,7 +226,7 @@ class Broker:
             self._groups[qos.group] += 1
         return number
 
-    def _attach(self, client: BrokerClient, handle: int, request: LocalSubscription, window: int) -> None:
+    def _attach(self, client: BrokerClient, handle: int, request: LocalSubscription, window: Window) -> None:
         """Attach a client to a durable subscription, and make or change the subscription if necessary."""
         number = self.durable.make(request)
         self._next_number = max(self._next_number, number + 1)
@@ -279,11 +288,19 @@ class Broker:
         """Forget a client without subscriptions."""
         self._handles.pop(client, None)
 
-    def confirm(self, client: BrokerClient, handle: int, positions: tuple[int, ...]) -> None:
+    def confirm(
+        self, client: BrokerClient, handle: int, positions: tuple[int, ...], ids: tuple[EventId, ...] = ()
+    ) -> None:
         """Confirm deliveries of a durable subscription, if the client is still attached to it."""
         number = self._handles.get(client, {}).get(handle)
         if isinstance(number, int):
-            self.durable.confirm(number, positions)
+            self.peer.tell(Confirmed(number, positions, ids))
+
+    def stand_by(self, client: BrokerClient, handle: int, standby_ns: Nanos) -> None:
+        """Deliver events from this age on, if the client is attached to the durable subscription."""
+        number = self._handles.get(client, {}).get(handle)
+        if isinstance(number, int):
+            self.peer.tell(StandbyChanged(number, standby_ns))
 
     def remove(self, name: str) -> None:
         """Remove a durable subscription, with the events that wait for it."""

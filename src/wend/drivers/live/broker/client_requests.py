@@ -13,6 +13,7 @@ from wend.drivers.live import frames
 from wend.drivers.live.access.grants import DENIALS
 from wend.drivers.live.broker.admitted_client import AdmittedClient
 from wend.drivers.live.broker.broker import Broker, BrokerClient
+from wend.drivers.live.broker.durable_attachments import Window
 from wend.drivers.live.config import NeighbourEntry
 from wend.drivers.live.plans.pieces import PlanPieces
 from wend.model.errors import Refused, WendError
@@ -82,6 +83,13 @@ class ClientRequests:
                 self._tasks.add(task)  # the loop itself holds tasks only weakly
                 task.add_done_callback(self._tasks.discard)
 
+    def note(self, frame: frames.Confirm | frames.StandBy) -> None:
+        """Carry out what a client of a durable subscription says and wants no answer to."""
+        if isinstance(frame, frames.Confirm):
+            self._broker.confirm(self._client, frame.handle, frame.positions, frame.ids)
+        else:
+            self._broker.stand_by(self._client, frame.handle, frame.standby_ns)
+
     def refuse(self, ref: int, error: WendError) -> None:
         """Answer a request that was not carried out with the reason."""
         self._broker.counts["denied"] += 1
@@ -106,7 +114,8 @@ class ClientRequests:
         text, durable = frame.filter, frame.durable
         if self._access is not None:
             text, durable = self._access.grant_subscription(text, durable, frame.announced)
-        self._broker.subscribe(self._client, frame.handle, text, qos, durable, frame.window, frame.announced)
+        window = Window(frame.window, frame.standby_ns, frame.shared)
+        self._broker.subscribe(self._client, frame.handle, text, qos, durable, window, frame.announced)
         if self._access is not None:
             self._access.record_subscription(frame.handle, durable)
         self._output.answer(frames.Completed(frame.ref))

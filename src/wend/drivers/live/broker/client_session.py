@@ -350,8 +350,8 @@ class ClientSession(asyncio.Protocol):
             self._greet(frame)
         elif requests is None:
             raise WireError("a client has to greet first", code="not-greeted")
-        elif isinstance(frame, frames.Confirm):
-            self._confirm(frame.handle, frame.positions)
+        elif isinstance(frame, frames.Confirm | frames.StandBy):
+            requests.note(frame)
         elif isinstance(frame, frames.Post):
             self._posting = Posting(frame)
         else:

@@ -4,21 +4,32 @@ A durable subscription belongs to no client. A client attaches to it by its name
 was attached. The peer itself stores the events that wait (`protocol/delivery/durable.py`).
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from wend.drivers.live.client.subscribe_options import check_durable
 from wend.drivers.live.frames import DurableStatus
 from wend.drivers.live.peer import LivePeer
 from wend.matching.filters import parse
 from wend.model.errors import ClientError, Refused
+from wend.model.units import Nanos
 from wend.protocol.delivery.durable import Backlog
-from wend.protocol.ports import Attached, Confirmed, Detached, LocalSubscription, Subscribed, Unsubscribed
+from wend.protocol.ports import Attached, Detached, LocalSubscription, Subscribed, Unsubscribed
 
 if TYPE_CHECKING:
     from wend.drivers.live.broker.broker import BrokerClient, Subscriber
 
 MAX_DURABLE = 10_000
 MAX_WINDOW = 10_000
+
+
+class Window(NamedTuple):
+    """What a client of a durable subscription may get at a time."""
+
+    events: int
+    """The most unconfirmed events."""
+    standby_ns: Nanos = 0
+    is_shared: bool = False
+    """These two as in `Attached`."""
 
 
 class DurableAttachments:
@@ -60,18 +71,16 @@ class DurableAttachments:
         """The client that is attached, with its handle."""
         return self._attached.get(number)
 
-    def attach(self, number: int, subscriber: "Subscriber", window: int) -> None:
+    def attach(self, number: int, subscriber: "Subscriber", window: Window) -> None:
         self._attached[number] = subscriber
-        self._peer.ask(Attached(number, min(window, MAX_WINDOW)))
+        events = min(window.events, MAX_WINDOW)
+        self._peer.ask(Attached(number, events, standby_ns=window.standby_ns, is_shared=window.is_shared))
 
     def detach(self, client: "BrokerClient", number: int) -> None:
         attached = self._attached.get(number)
         if attached is not None and attached[0] is client:
             del self._attached[number]
             self._peer.tell(Detached(number))
-
-    def confirm(self, number: int, positions: tuple[int, ...]) -> None:
-        self._peer.tell(Confirmed(number, positions))
 
     def number(self, name: str) -> int:
         """The number of a subscription. Raises `Refused` if no subscription has this name."""

@@ -93,6 +93,7 @@ class TcpListener:
             self._acceptor.close()
         elif self._bound is not None:
             self._bound.close()
+        self._bound = self._acceptor = None
         for session in list(self.sessions):
             session.end()
         await asyncio.sleep(0)

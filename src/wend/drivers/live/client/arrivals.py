@@ -6,7 +6,7 @@ import msgspec
 
 from wend.drivers.live import frames
 from wend.model.errors import ClientError
-from wend.model.events import SIGNED_BY_HEADER, Attributes, EventId, Headers, PeerId
+from wend.model.events import SIGNED_BY_HEADER, Attributes, EventId, Headers
 from wend.model.publication import Publication
 
 REPLY_TO = "wend-reply-to"
@@ -60,12 +60,10 @@ class DurableArrival(Arrival, frozen=True):
 
     redelivered: bool = False
     """Whether a client of this subscription got the event before and did not confirm it."""
-    peer: PeerId = -1
-    position: int = 0
 
     def ack(self) -> None:
         """Confirm that the event is processed, so that the peer can forget it. Confirming it twice does no harm."""
-        self.stream.confirm(self.peer, self.position)
+        self.stream.confirm(self.id)
 
 
 def reply_to(request: Arrival, payload: bytes, attributes: Attributes | None, headers: Headers | None) -> Publication:

@@ -17,15 +17,20 @@ from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from wend.drivers.live import frames
-from wend.drivers.live.addressing.addresses import TLS_SCHEME, parse_urls, url_scheme
+from wend.drivers.live.addressing.addresses import TLS_SCHEME, parse_urls, split_urls, url_scheme
 from wend.drivers.live.client.answers import BATCH_BYTES, A, PendingAnswers
 from wend.drivers.live.client.arrivals import Arrival, EventTuple, PublishReceipt, make_receipt
 from wend.drivers.live.client.batches import send_batches
 from wend.drivers.live.client.connection import PeerConnection
-from wend.drivers.live.client.event_streams import EventStream, EventStreams
+from wend.drivers.live.client.durable_subscription import DurableSubscription
+from wend.drivers.live.client.event_stream import EventStream
+from wend.drivers.live.client.event_streams import BufferedSubscription, EventStreams
+from wend.drivers.live.client.homes import Homes
 from wend.drivers.live.client.posts import Posts
+from wend.drivers.live.client.repeats import RepeatFilter
 from wend.drivers.live.client.subscribe_options import check_name, subscribe_frame
 from wend.drivers.live.status import StatusSnapshot
 from wend.drivers.live.transport import wire
@@ -41,7 +46,6 @@ BUFFER_MSGS = 10_000
 BUFFER_BYTES = 16 * 1024 * 1024
 WINDOW_MSGS = 1024
 """`try_publish` sends nothing while this many requests of the client are unanswered."""
-
 CONGESTED_S = 0.1
 """`try_publish` sends nothing for this time after a receipt that says `congested`."""
 _PIECE_BYTES = 256 * 1024
@@ -55,6 +59,10 @@ class Client:
         self, url: str, *, timeout: float, patience: float, tls: "Callable[[], ClientTls] | None" = None
     ) -> None:
         self.url = url
+        self._tls = tls
+        self._urls = split_urls(url)
+        self._homes = Homes(self, self._urls, self._make_client)
+        self._durable: WeakSet[DurableSubscription] = WeakSet()
         self._connection = PeerConnection(
             url,
             timeout=timeout,
@@ -67,7 +75,7 @@ class Client:
         )
         self._answers = PendingAnswers(self._connection, timeout)
         self._number = self._answers.number
-        self._streams = EventStreams(self._connection, self._number, self._ask, self._publish_checked)
+        self.streams = EventStreams(self._connection, self._number, self._ask, self._publish_checked)
         self._posts = Posts(self._connection, self._answers)
         self._inbox: Inbox | None = None
         self._congested_until = 0.0
@@ -98,6 +106,10 @@ class Client:
     @property
     def patience(self) -> float:
         return self._connection.patience
+
+    @property
+    def ended(self) -> bool:
+        return self._connection.ended
 
     @property
     def peer(self) -> PeerId:
@@ -159,7 +171,7 @@ class Client:
         if self._inbox is None or self._inbox.ended:
             from wend.drivers.live.client.requests import Inbox
 
-            self._inbox = Inbox(self._streams, self._number())
+            self._inbox = Inbox(self.streams, self._number())
         return await self._inbox.ask(make_publication(attributes, payload, headers, timeout), timeout)
 
     async def try_publish(
@@ -247,7 +259,16 @@ class Client:
             max_age=max_age,
             window=window,
         )
-        return EventStream(self._streams, request, buffer_msgs, buffer_bytes, None if name is None else ack)
+        if name is not None:
+            durable = DurableSubscription(request, self._homes, ack, self.timeout)
+            self._durable.add(durable)
+            return EventStream(self.streams, request, durable)
+        repeats = RepeatFilter(is_ordered=request.order) if request.order or len(self._urls) > 1 else None
+        plain = BufferedSubscription(self.streams, request, buffer_msgs, buffer_bytes, repeats)
+        return EventStream(self.streams, request, plain)
+
+    def _make_client(self, url: str) -> "Client":
+        return Client(url, timeout=self.timeout, patience=float("inf"), tls=self._tls)
 
     async def drain(self, timeout: float | None = None) -> None:
         """Wait until the peer has answered all requests and the application has consumed all events."""
@@ -255,12 +276,15 @@ class Client:
             async with asyncio.timeout(timeout):
                 await self._answers.complete()
                 await self._ask(frames.PingFrame(self._number()))
-                await self._streams.wait_until_consumed()
+                await self.streams.wait_until_consumed()
+                for durable in list(self._durable):
+                    await durable.buffer.wait_until_consumed()
         except TimeoutError:
             raise ClientError(f"not everything was consumed within {timeout} s", code="timeout") from None
 
     async def close(self) -> None:
         await self._connection.close()
+        await self._homes.close()
 
     # ---------------------------------------------------------------- about the peer itself
 
@@ -317,9 +341,10 @@ class Client:
         return tuple(statuses)
 
     async def remove_subscription(self, name: str) -> None:
-        """Remove a durable subscription from the peer, with the events that wait for it."""
+        """Remove a durable subscription from all peers that the client's URL names, with the events that wait for
+        it. Raises if one of them has none of that name, or cannot be reached."""
         check_name(name)
-        await self._ask(frames.RemoveSubscription(self._number(), name))
+        await self._homes.remove(name)
 
     async def unretain(self, value: Value, attribute: str = "topic") -> None:
         """Make the peer forget the event that it retains for a topic, or for a value of another attribute."""
@@ -365,28 +390,30 @@ class Client:
     def _on_frame(self, frame: frames.ToClient) -> None:
         match frame:
             case frames.Deliveries(deliveries):
-                self._streams.deliver(deliveries)
+                self.streams.deliver(deliveries)
             case frames.Delivery():
-                self._streams.deliver((frame,))
+                self.streams.deliver((frame,))
             case frames.Dropped() | frames.MissedFrame() | frames.Replaced():
-                self._streams.report(frame)
+                self.streams.report(frame)
             case frames.Welcome():
                 pass
             case _:
                 if isinstance(frame, frames.Accepted | frames.Posted) and frame.congested:
                     self._congested_until = asyncio.get_running_loop().time() + CONGESTED_S
-                self._streams.on_answer(frame)
+                self.streams.on_answer(frame)
                 self._answers.on_answer(frame)
 
     def _on_reconnected(self) -> None:
-        self._streams.restore()
+        self.streams.restore()
 
     def _on_connection_lost(self, error: ClientError) -> None:
-        self._streams.on_connection_lost()
+        self.streams.on_connection_lost()
         self._answers.fail(error)
 
     def _on_ended(self, error: ClientError) -> None:
-        self._streams.end(error)
+        self.streams.end(error)
+        for durable in list(self._durable):
+            durable.end(error)
 
 
 def connect(

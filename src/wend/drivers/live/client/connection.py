@@ -85,6 +85,11 @@ class PeerConnection:
             self._task = asyncio.create_task(self._run(frames_read), name=f"wend client of {self.url}")
 
     @property
+    def ended(self) -> bool:
+        """Whether it was closed or has given up."""
+        return self._error is not None
+
+    @property
     def current_url(self) -> str:
         """The URL of the peer that it is connected to, or was last."""
         return self._url(self._addresses[self._last])

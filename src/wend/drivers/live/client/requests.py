@@ -85,6 +85,9 @@ class Inbox:
             self._fail(ConnectionLost("the client moved to another peer, where the reply cannot reach it"))
         self._peer = peer
 
+    def on_connection_lost(self) -> None:
+        """Replies may still come over the next connection, if it is to the same peer."""
+
     def end(self, error: WendError | None) -> None:
         self.ended = True
         self._fail(error or ClientError("the client is closed", code="closed"))
