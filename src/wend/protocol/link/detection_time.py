@@ -10,7 +10,7 @@ _CLEAN, _LOSSY = 0.999, 0.97
 
 
 class DetectionTime:
-    __slots__ = ("_own_ns", "multiplier", "announced_ns")
+    __slots__ = ("_own_ns", "announced_ns", "multiplier")
 
     def __init__(self, own_ns: Nanos, reliability: float) -> None:
         """`own_ns`: the detection time of this peer."""
