@@ -189,8 +189,10 @@ def test_the_printed_program_leaves_graphs_empty_and_they_cost_nothing() -> None
     graph = FlowNetwork(overlay(5, LINE), link=Rate(1.0)).graph
     assert printed.Program(graph, 2).trees(0, [4]) == ((0, 1, 2, 3, 4), ())
     messages = [(0, [4])] * 6
-    assert printed.needed_capacity(graph, messages, 1) == 6.0  # six messages at an end node, which has one link
-    assert printed.needed_capacity(graph, messages, 2) == 0.0
+    assert (
+        printed.needed_capacity(printed.Program(graph, 1), messages) == 6.0
+    )  # six messages at an end node, which has one link
+    assert printed.needed_capacity(printed.Program(graph, 2), messages) == 0.0
 
 
 def test_the_shortcut_changes_nothing() -> None:
