@@ -31,7 +31,7 @@ def test_what_the_paper_varies() -> None:
 def test_sizes() -> None:
     assert [(size.name, size.duration_s, size.seeds) for size in DCRD.sizes] == [
         ("smoke", 20.0, 2),
-        ("default", 600.0, 5),
+        ("default", 300.0, 5),
         ("full", 7200.0, 10),
     ]
 

@@ -76,11 +76,20 @@ def _claim_json(result: ClaimResult, shares: frozenset[str]) -> dict[str, Any]:
     claim = result.claim
     return {
         "id": claim.id,
+        "fact": claim.fact.id if claim.fact else None,
+        "what": claim.what,
+        "setting": claim.setting,
+        "figure": claim.figure,
+        "count": claim.count,
+        "note": claim.note,
         "verdict": result.verdict,
         "sure": result.sure,
         "rel": claim.rel,
         "tol": claim.tol,
+        "reason": claim.reason,
+        "without": result.without,
         "doubt": claim.doubt,
+        "plain": claim.plain,
         "parts": [
             {
                 "label": judged.part.label,
@@ -89,6 +98,7 @@ def _claim_json(result: ClaimResult, shares: frozenset[str]) -> dict[str, Any]:
                 "half": judged.ours.half if judged.ours else None,
                 "interval": judged.ours.interval(judged.part.bounds(shares)) if judged.ours else None,
                 "seeds": judged.ours.seeds if judged.ours else 0,
+                "failed": judged.failed,
                 "within": judged.within,
                 "sure": judged.sure,
                 "info": judged.part.info,
@@ -119,6 +129,7 @@ def _view(results: StudyResults, folder: Path) -> dict[str, Any]:
         "unsure": count_verdicts([result for result in results.claims if result.sure is False]),
         "gated": sum(result.verdict in ("met", "not met", "contradicted") for result in results.claims),
         "claims": [_claim_view(result, results.study) for result in ranked],
+        "tolerances": [_claim_view(result, results.study) for result in ranked if result.without is not None],
         "tables": [_table_view(table, results) for table in results.study.tables],
         "comparison": _comparison_view(results.study.comparison, results),
         "figures": [_figure_view(figure, drawing, results) for figure in figures],
@@ -144,6 +155,8 @@ def _claim_view(result: ClaimResult, study: Study) -> dict[str, Any]:
         "rank": RANKS[result.verdict],
         "sure": result.sure,
         "note": claim.note,
+        "reason": claim.reason,
+        "without": result.without,
         "parts": [_part_view(judged, result, study.shares()) for judged in result.parts],
     }
 
@@ -158,6 +171,7 @@ def _part_view(judged: JudgedValue, result: ClaimResult, shares: frozenset[str])
         "label": part.label,
         "paper": f"{sign}{_paper_number(part.value, percent)}{tolerance}{' %' if percent else ''}{factor}",
         "ours": _estimate(judged.ours, percent, part.bounds(shares)),
+        "failed": judged.failed,
         "within": judged.within,
         "sure": judged.sure,
         "info": part.info,

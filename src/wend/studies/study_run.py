@@ -113,10 +113,11 @@ def _settings(study: Study, size: Size, claims: list[Claim], strategies: frozens
 
 
 def _per_run(results: DataFrame, columns: Sequence[str]) -> tuple[Values, float]:
-    rows = results.where("error IS NULL").select("setting", "seed", *columns).toArrow().to_pylist()
-    values: dict[str, dict[int, dict[str, float | None]]] = {}
+    rows = results.select("setting", "seed", "error", *columns).toArrow().to_pylist()
+    values: dict[str, dict[int, dict[str, float | None] | None]] = {}
     for row in rows:
-        values.setdefault(row["setting"], {})[row["seed"]] = {name: row[name] for name in columns}
+        metrics = {name: row[name] for name in columns} if row["error"] is None else None
+        values.setdefault(row["setting"], {})[row["seed"]] = metrics
     return values, sum(row["wall_s"] or 0.0 for row in rows)
 
 

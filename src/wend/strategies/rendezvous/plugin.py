@@ -313,9 +313,9 @@ class Rendezvous(KeyBasedInterest):
     def on_published(self, now: Nanos, event: Event, born_ns: Nanos) -> None:
         if self._stores_events:
             self._store(now, event, born_ns)
-        elif not self.ring.joined:
+        elif not self.ring.has_joined:
             self.drop_too_early(event.id)
-        if self.ring.joined:
+        if self.ring.has_joined:
             for name, cells in event_regions(event):
                 self._publish(now, name, cells, event, born_ns)
 
@@ -426,7 +426,7 @@ class Rendezvous(KeyBasedInterest):
             self.out.append(Timer(now + RETRY_NS, RETRY))
 
     def _retry(self, now: Nanos) -> None:
-        for event, born_ns, name, cells in self._stored.due(now) if self.ring.joined else ():
+        for event, born_ns, name, cells in self._stored.due(now) if self.ring.has_joined else ():
             self._publish(now, name, cells, event, born_ns)
         self._carry_out(now, self._notifications.retry(now, self._owns))
         if len(self._stored) or self._notifications.is_busy:
