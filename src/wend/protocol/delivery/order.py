@@ -93,7 +93,7 @@ class PublisherOrder:
         stream = self._streams.get(event.id[:2])
         return stream is not None and event.id.sequence <= stream.last and event.previous_at(self._me) is not None
 
-    def recall(self, id_: EventId) -> None:
+    def restore(self, id_: EventId) -> None:
         """Restore that an earlier incarnation skipped events up to this one."""
         stream = self._stream(id_[:2])
         stream.last = max(stream.last, id_.sequence)
@@ -109,7 +109,7 @@ class PublisherOrder:
         if self._has_come(event.id, previous, stream):
             stream.last = max(stream.last, sequence)
             self._release_all(now, stream, held, effects)
-            self._follow(now, event.id, stream, effects)
+            self._release_followers(now, event.id, stream, effects)
             return
         stream.held[sequence] = (previous, held)
         self._held[event.id] = None
@@ -123,7 +123,7 @@ class PublisherOrder:
             return True
         return previous not in stream.held and self._came(EventId(id_.publisher, id_.incarnation, previous))
 
-    def _follow(self, now: Nanos, id_: EventId, stream: _Stream, effects: Effects) -> None:
+    def _release_followers(self, now: Nanos, id_: EventId, stream: _Stream, effects: Effects) -> None:
         """Release held events whose predecessors have been released."""
         while stream.held:
             sequence = min(stream.held)
@@ -151,7 +151,7 @@ class PublisherOrder:
                     self._skipped(now, one, effects)
             stream.last = max(stream.last, sequence)
             self._release_all(now, stream, held, effects)
-        self._follow(now, id_, stream, effects)
+        self._release_followers(now, id_, stream, effects)
 
     def _release_all(self, now: Nanos, stream: _Stream, held: list[HeldDelivery], effects: Effects) -> None:
         reached = stream.reached
