@@ -30,7 +30,7 @@ PARTS = {
 """A link and its parts, by file."""
 HOME = {f"protocol/link/{name}.py" for name in PARTS}
 FIELDS = {field for part in PARTS.values() for field in getattr(part, "__slots__", ())}
-OTHERS = {("strategies/clusters/membership/detector.py", "heard_ns")}
+OTHERS = {("strategies/clusters/membership/detector.py", "heard_ns"), ("strategies/tdo/handshake.py", "path")}
 """Fields of other objects that have the name of one of a link's."""
 
 STEPS: dict[str, tuple[Callable[[Link], object], ...]] = {
