@@ -66,12 +66,11 @@ def test_a_quick_look_is_thinner_in_both_chapters() -> None:
 def test_every_claim_can_be_measured() -> None:
     for claim in load_claims("campr"):
         assert claim.figure in {figure.name for figure in CAMPR.figures}, claim.id
-        assert not claim.contradicted or claim.note, claim.id
         for part in claim.parts:
             for side in part.operands():
-                for fields in side.settings:
-                    kind = TRIALS.kind(TRIALS.trial(fields, 1).kind)
-                    assert side.metric in kind.metrics, claim.id
+                for term in side.terms:
+                    kind = TRIALS.kind(TRIALS.trial(term.fields, 1).kind)
+                    assert term.metric in kind.metrics, claim.id
             assert len(claim.parts) == 1 or part.label, claim.id
 
 
@@ -190,8 +189,10 @@ def test_the_printed_program_leaves_graphs_empty_and_they_cost_nothing() -> None
     graph = FlowNetwork(overlay(5, LINE), link=Rate(1.0)).graph
     assert printed.Program(graph, 2).trees(0, [4]) == ((0, 1, 2, 3, 4), ())
     messages = [(0, [4])] * 6
-    assert printed.needed_capacity(graph, messages, 1) == 6.0  # six messages at an end node, which has one link
-    assert printed.needed_capacity(graph, messages, 2) == 0.0
+    assert (
+        printed.needed_capacity(printed.Program(graph, 1), messages) == 6.0
+    )  # six messages at an end node, which has one link
+    assert printed.needed_capacity(printed.Program(graph, 2), messages) == 0.0
 
 
 def test_the_shortcut_changes_nothing() -> None:

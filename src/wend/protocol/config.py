@@ -91,8 +91,8 @@ class DeliverySettings(Settings, frozen=True, kw_only=True):
     order_wait_ns: Annotated[
         Nanos,
         setting(
-            "How long an ordered subscription waits for a missing event before it goes on without it. Durable ones wait "
-            "12 times as long if the publisher sets no ttl.",
+            "How long an ordered subscription waits for a missing event before it goes on without it. Durable ones "
+            "wait 12 times as long if the publisher sets no ttl.",
             unit="s",
         ),
     ] = 5 * SECOND

@@ -80,7 +80,7 @@ class LocalDelivery:
         """Set if persistence is on."""
         if store is not None:
             self.pending = PendingDeliveries(
-                config, timers, store.queue, self._seen, interest, view, self._hand, self.groups
+                config, timers, store.queue, self._seen, interest, view, self._hand_to_subscriptions, self.groups
             )
         self.durable = DurableSubscriptions(config, timers)
         self._special: dict[int, LocalSubscription] = {}
@@ -96,7 +96,7 @@ class LocalDelivery:
         if self.pending is not None:
             self.pending.begin(now, restarted=restarted)
 
-    def recall(self, id_: EventId) -> None:
+    def restore(self, id_: EventId) -> None:
         """Mark an event that an earlier incarnation delivered as a duplicate."""
         self._seen.add(id_)
 
@@ -107,7 +107,7 @@ class LocalDelivery:
         """The id of the next event that is published here."""
         return EventId(self._me, self._config.incarnation, self._sequence + 1)
 
-    def number(self, published: Publication) -> Event:
+    def number_event(self, published: Publication) -> Event:
         number = self.next_id
         self._sequence += 1
         direct = published.to is not None
@@ -115,7 +115,7 @@ class LocalDelivery:
             number, published.attributes, published.payload, published.headers, published.ttl_ns, direct=direct
         )
 
-    def chain(self, event: Event) -> Event:
+    def add_predecessors(self, event: Event) -> Event:
         """Add the predecessors of an event, for peers whose subscribers ask for publisher order."""
         ordered = self._interest.ordered(event)
         if not ordered:
@@ -201,11 +201,11 @@ class LocalDelivery:
         if not self._is_new(event, born, effects):
             return
         if event.ttl_ns is not None and event.is_expired(now - born):
-            self._hand(now, event, born, (), effects)
+            self._hand_to_subscriptions(now, event, born, (), effects)
             return
         pending = self.pending
         wanted = self._interest.local(event, self._view)
-        if event.groups and self.groups.pass_on(now, event, born, wanted, effects) and not wanted:
+        if event.groups and self.groups.send_to_other_members(now, event, born, wanted, effects) and not wanted:
             self._mark_delivered(event, effects)
             return
         if pending is not None:
@@ -214,7 +214,7 @@ class LocalDelivery:
                 return
             wanted = at_once
         if self._special or self._orders or event.ttl_ns is not None or not wanted:
-            self._hand(now, event, born, wanted, effects)
+            self._hand_to_subscriptions(now, event, born, wanted, effects)
             return
         self._mark_delivered(event, effects)  # most events take this shorter path
         for subscription, deadline in wanted:
@@ -241,7 +241,7 @@ class LocalDelivery:
         if self.pending is not None:
             effects.append(Persist(DeliveredRecord(event.id)))
 
-    def _hand(self, now: Nanos, event: Event, born: Nanos, wanted: Notify, effects: Effects) -> None:
+    def _hand_to_subscriptions(self, now: Nanos, event: Event, born: Nanos, wanted: Notify, effects: Effects) -> None:
         """Deliver an event to local subscriptions, unless it expired while it waited for them."""
         expired = event.ttl_ns is not None and event.is_expired(now - born)
         if expired:
@@ -344,36 +344,36 @@ class LocalDelivery:
             effects.append(Missed(held.subscription, {"skipped": 1}))
 
     def _miss(self, subscription: SubscriptionId, reason: MissedCode, effects: Effects) -> None:
-        if not self.durable.miss(subscription, reason, effects):
+        if not self.durable.count_missed(subscription, reason, effects):
             effects.append(Missed(subscription, {reason: 1}))
 
     # ---------------------------------------------------------------- after a restart
 
-    def recall_durable(self, now: Nanos, records: list[Record], effects: Effects) -> None:
+    def restore_durable(self, now: Nanos, records: list[Record], effects: Effects) -> None:
         """Restore durable subscriptions with their backlogs, and announce them."""
         gaps = [record for record in records if type(record) is GapRecord]
         for record in records:
-            self.durable.recall(now, record)
+            self.durable.restore(now, record)
             if type(record) is QueuedRecord:
                 self._seen.add(record.event.id)
             elif type(record) is SkippedRecord:
-                self._orders.recall(record)
+                self._orders.restore(record)
         for wanted in self.durable.subscriptions():
             self._interest.subscribe(wanted, self._me)
             self._special[wanted.number] = wanted
         waiting: dict[EventId, list[HeldDelivery]] = {}
-        for number, entry in self.durable.finish_recall(now, effects):
+        for number, entry in self.durable.finish_restore(now, effects):
             subscription, patient = SubscriptionId(self._me, number), is_patient(self._special[number])
             held = HeldDelivery(entry.event, entry.born_ns, subscription, entry.deadline_ns, entry, patient)
             waiting.setdefault(entry.event.id, []).append(held)
         for gap in gaps:
             if gap.number in self._special:
-                waiting.setdefault(gap.id, []).append(self._held_gap(now, gap))
+                waiting.setdefault(gap.id, []).append(self._make_gap(now, gap))
         for id_ in in_publishers_order(waiting):
             self._release_in_order(now, waiting[id_][0].event, waiting[id_], effects)
 
-    def _held_gap(self, now: Nanos, gap: GapRecord) -> HeldDelivery:
-        """A placeholder for an event that left its backlog, so that later ones still wait for its predecessor."""
+    def _make_gap(self, now: Nanos, gap: GapRecord) -> HeldDelivery:
+        """Make a placeholder for an event that left its backlog, so that later ones still wait for its predecessor."""
         event = Event(gap.id, {}, previous=((self._me, gap.previous),))
         entry = BacklogEntry(event, now, None, 0)
         patient = is_patient(self._special[gap.number])
@@ -433,7 +433,9 @@ class ByDestination:
         """Receive a packet that names this peer among its destinations."""
         self._local.deliver(now, data.event, born_ns, effects)
 
-    def receive_unnamed(self, now: Nanos, sender: PeerId, data: Data, born_ns: Nanos, effects: Effects) -> None:
+    def receive_without_destinations(
+        self, now: Nanos, sender: PeerId, data: Data, born_ns: Nanos, effects: Effects
+    ) -> None:
         """Receive a packet that names no destinations."""
         effects.append(Refuse(sender, "no-destinations"))
 

@@ -116,7 +116,7 @@ class PublisherOrder:
         stream = self._streams.get(event.id[:2])
         return stream is not None and event.id.sequence <= stream.last and event.previous_at(self._me) is not None
 
-    def recall(self, id_: EventId) -> None:
+    def restore(self, id_: EventId) -> None:
         """Restore that an earlier incarnation skipped events up to this one."""
         stream = self._stream(id_[:2])
         stream.last = max(stream.last, id_.sequence)
@@ -139,7 +139,7 @@ class PublisherOrder:
             stream.last = max(stream.last, sequence)
             stream.moved_ns = now
             self._release_all(now, stream, held, effects)
-            self._follow(now, event.id, stream, effects)
+            self._release_followers(now, event.id, stream, effects)
             return
         if sequence in stream.held:  # it reaches other subscriptions, which have reconnected
             stream.held[sequence][1].extend(held)
@@ -156,7 +156,7 @@ class PublisherOrder:
             return True
         return previous not in stream.held and self._came(EventId(id_.publisher, id_.incarnation, previous))
 
-    def _follow(self, now: Nanos, id_: EventId, stream: _Stream, effects: Effects) -> None:
+    def _release_followers(self, now: Nanos, id_: EventId, stream: _Stream, effects: Effects) -> None:
         """Release held events whose predecessors have been released."""
         while stream.held:
             sequence = min(stream.held)
@@ -201,7 +201,7 @@ class PublisherOrder:
                     del stream.counted[next(iter(stream.counted))]
             stream.last = max(stream.last, sequence)
             self._release_all(now, stream, held, effects)
-        self._follow(now, id_, stream, effects)
+        self._release_followers(now, id_, stream, effects)
 
     def _release_all(self, now: Nanos, stream: _Stream, held: list[HeldDelivery], effects: Effects) -> None:
         reached = stream.reached
@@ -245,8 +245,8 @@ class PublisherOrders:
         """Whether a subscription has counted an event as skipped when a later one was released."""
         return self._order(is_patient(wanted)).has_counted(id_, wanted.number)
 
-    def recall(self, record: SkippedRecord) -> None:
-        self._order(record.is_patient).recall(record.id)
+    def restore(self, record: SkippedRecord) -> None:
+        self._order(record.is_patient).restore(record.id)
 
     def on_event(self, now: Nanos, event: Event, held: list[HeldDelivery], effects: Effects) -> None:
         """Release the deliveries of an event now or later. Other events may wait for it, even if there are none."""

@@ -136,12 +136,12 @@ class StoreAndForward:
             ranks = tuple([lowest[d] for d in dests])
             effects.append(Persist(self.queue.accept(PendingRecord(event, born, dests, ranks if any(ranks) else ()))))
 
-    def recall(self, now: Nanos, records: list[PendingRecord], effects: Effects) -> None:
+    def restore(self, now: Nanos, records: list[PendingRecord], effects: Effects) -> None:
         """Restore the pending records of an earlier incarnation."""
         for record in records:
             self.queue.accept(record)
             if self._me in record.dests:
-                self._recall_for_late_joiners(record, effects)
+                self._restore_for_late_joiners(record, effects)
             others = tuple(dest for dest in record.dests if dest != self._me)
             if others:
                 ranks = subset(others, record.dests, record.ranks)
@@ -149,9 +149,9 @@ class StoreAndForward:
         if self._late_joiners is not None:
             self._forget(now, None, effects)
 
-    def _recall_for_late_joiners(self, record: PendingRecord, effects: Effects) -> None:
+    def _restore_for_late_joiners(self, record: PendingRecord, effects: Effects) -> None:
         if self._late_joiners is not None:
-            self._late_joiners.recall(record.event, record.born_ns)
+            self._late_joiners.restore(record.event, record.born_ns)
         else:
             self._release(record.event.id, effects)
 

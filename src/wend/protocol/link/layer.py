@@ -195,11 +195,11 @@ class LinkLayer:
         kind = self._user.message_type(plugin) if type(body) is ControlFragment else None
         if kind is not None and not self._fragments.accept(now, sender, plugin, body, effects):
             return
-        link.note_sent(now)
+        link.record_sent(now)
         effects.append(Send(sender, Ack(message.tx)))
         # plug-ins version their messages, so a repetition is harmless and needs no window
         if kind is not None:
-            body = self._fragments.complete(sender, plugin, body, kind, effects)
+            body = self._fragments.pop_complete(sender, plugin, body, kind, effects)
         elif type(body) is ControlFragment:
             effects.append(Refuse(sender, "unknown-plugin"))
             return
@@ -274,23 +274,23 @@ class LinkLayer:
 
     # ---------------------------------------------------------------- changes of links
 
-    def add(self, now: Nanos, neighbour: Neighbour, effects: Effects) -> None:
+    def add_link(self, now: Nanos, neighbour: Neighbour, effects: Effects) -> None:
         """Add a link that the driver gives."""
-        self.manager.describe(neighbour)
-        self.make(now, neighbour.peer, (), effects)
+        self.manager.store_estimates(neighbour)
+        self.make_link(now, neighbour.peer, (), effects)
         self._user.on_link_returned(now, neighbour.peer)
 
-    def make(self, now: Nanos, peer: PeerId, path: Path, effects: Effects) -> None:
-        self.manager.make(now, peer, path)
+    def make_link(self, now: Nanos, peer: PeerId, path: Path, effects: Effects) -> None:
+        self.manager.make_link(now, peer, path)
         effects.append(Notice("linked", peer))
         self._user.on_links_changed(now, effects)
         self.resync(now, peer, effects)
         if self.detector is not None:
             self.detector.on_link_made(now, peer)
-        self.manager.trace(effects)
+        self.manager.request_paths(effects)
 
-    def end(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
-        in_flight = self.retransmission.end(peer)
+    def end_link(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
+        in_flight = self.retransmission.end_link(peer)
         self._links.pop(peer).end()
         self._forget(peer)
         effects.append(Notice("unlinked", peer))

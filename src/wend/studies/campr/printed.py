@@ -93,10 +93,10 @@ def _united(tree: Nodes, path: Nodes) -> Nodes:
     return (*tree, *(node for node in path if node not in tree))
 
 
-def needed_capacity(graph: CsrGraph, messages: Iterable[Message], k: int) -> float:
+def needed_capacity(program: Program, messages: Iterable[Message]) -> float:
     """The least capacity per link, in messages, at which the program's load-balancing model has a solution. The
     capacity of a node is the sum over its links."""
-    program = Program(graph, k)
+    k = program.k
     flows: dict[tuple[Nodes, ...], int] = {}
     for publisher, receivers in messages:
         all_trees = program.trees(publisher, receivers)
@@ -107,7 +107,7 @@ def needed_capacity(graph: CsrGraph, messages: Iterable[Message], k: int) -> flo
         return 0.0
     members = [sorted(set(tree)) for trees in flows for tree in trees]
     count = len(flows)
-    degree = np.diff(graph.ptr).astype(float)
+    degree = np.diff(program.graph.ptr).astype(float)
     problem = Problem(
         of_flow=np.arange(count + 1, dtype=np.int64) * k,
         ptr=np.concatenate(([0], np.cumsum([len(m) for m in members]))).astype(np.int64),

@@ -66,7 +66,7 @@ class CellTrial(msgspec.Struct, frozen=True):
     graph, so literally it does. Section 3.6.1 bounds only what a node receives."""
 
 
-EACH = ("single", "lost", "planned", "floor", "k", "solved", "paths_s", "model_s")
+EACH = ("single", "lost", "planned", "floor", "k", "solved", "paths_s", "model_s", "paths_share")
 """Metrics for each capacity, such as `single_20`. Shares are of the wanted deliveries. `hops` is the mean number of
 hops of a delivery on single paths, `intake` the share of all messages that a peer receives there."""
 METRICS = (
@@ -171,8 +171,14 @@ def _honest(cell: CellTrial, seed: int) -> dict[str, float]:
             f"solved_{capacity}": float(k > 0),
             f"paths_s_{capacity}": spent[k - 1][0] if k else nan,
             f"model_s_{capacity}": spent[k - 1][1] if k else nan,
+            f"paths_share_{capacity}": _paths_share(spent[k - 1]) if k else nan,
         }
     return metrics
+
+
+def _paths_share(spent: tuple[float, float]) -> float:
+    """The share of path finding in the time to a solution."""
+    return spent[0] / max(sum(spent), 1e-9)
 
 
 def _may_help(floor: float, needed: float, k: int) -> bool:
@@ -272,8 +278,16 @@ def _printed(cell: CellTrial, seed: int) -> dict[str, float]:
     ]
     graph = network_of(cell, seed, Rate(1.0)).graph
     needed: list[float] = []
+    spent: list[tuple[float, float]] = []
     while not needed or (needed[-1] > min(CAPACITIES) and len(needed) < PRINTED_MOST_K):
-        needed.append(cell.scale * printed.needed_capacity(graph, messages, len(needed) + 1))
+        began = process_time()
+        program = printed.Program(graph, len(needed) + 1)
+        for publisher in sorted({publisher for publisher, _ in messages}):
+            program.paths(publisher)
+        at = process_time()
+        needed.append(cell.scale * printed.needed_capacity(program, messages))
+        before = spent[-1] if spent else (0.0, 0.0)
+        spent.append((before[0] + at - began, before[1] + process_time() - at))
     one = printed.single(graph, messages)
     wanted = float(cell.scale * sum(len(each) for each in receivers))
     metrics = {"wanted": wanted, "needed_1": needed[0], "needed": needed[-1]}
@@ -284,6 +298,7 @@ def _printed(cell: CellTrial, seed: int) -> dict[str, float]:
             f"single_{capacity}": lost / wanted,
             f"lost_{capacity}": lost,
             f"k_{capacity}": k or nan,
+            f"paths_share_{capacity}": _paths_share(spent[k - 1]) if k else nan,
             f"solved_{capacity}": float(k > 0),
         }
     return metrics
