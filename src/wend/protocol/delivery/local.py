@@ -15,7 +15,7 @@ import msgspec
 
 from wend.matching.filters import topic_filter
 from wend.model.errors import FilterError
-from wend.model.events import Event, EventId, PeerId, Qos, SubscriptionId
+from wend.model.events import Event, EventId, PeerId, SubscriptionId
 from wend.model.publication import Publication
 from wend.model.units import Nanos
 from wend.protocol.config import DeliverySettings, PeerConfig
@@ -276,7 +276,7 @@ class LocalDelivery:
             special = self._special.get(subscription.number)
             if special is None:
                 at_once.append((subscription, deadline))
-            elif is_late(special.qos, deadline, now - born):
+            elif special.qos.expires(deadline, now - born):
                 effects.append(Drop(event.id, (self._me,), "expired"))
                 self._miss(subscription, "expired", effects)
             elif special.qos.order and self._orders.is_overtaken(event, special):
@@ -302,7 +302,7 @@ class LocalDelivery:
         special = self._special.get(number)
         if position and not self.durable.is_in_flight(number, position):
             return  # the client has left, and the event waits for the next one
-        if not effect.event.is_expired(age_ns) and not (special and is_late(special.qos, effect.deadline_ns, age_ns)):
+        if not effect.event.is_expired(age_ns) and not (special and special.qos.expires(effect.deadline_ns, age_ns)):
             effects.append(effect)
         elif position:
             self.durable.expire(now, number, position, effects)
@@ -326,7 +326,7 @@ class LocalDelivery:
         special = self._special.get(subscription.number)
         if special is None:  # the subscription ended while the event waited
             return
-        if event.is_expired(age_ns) or is_late(special.qos, held.deadline_ns, age_ns):
+        if event.is_expired(age_ns) or special.qos.expires(held.deadline_ns, age_ns):
             effects.append(Drop(event.id, (self._me,), "expired"))
             self._miss(subscription, "expired", effects)
         else:
@@ -445,8 +445,3 @@ class ByDestination:
             effects.append(Drop(stuck.event.id, stuck.dests, stuck.code))
         else:
             self._store.give_up(now, stuck, effects)
-
-
-def is_late(qos: Qos, deadline_ns: Nanos | None, age_ns: Nanos) -> bool:
-    """Whether an event of this age is too old for a subscription."""
-    return qos.expire and deadline_ns is not None and age_ns > deadline_ns
