@@ -15,7 +15,7 @@ from wend.lab.bench.delivery_log import DeliveryMetrics
 from wend.lab.bench.measurement import GAP
 from wend.lab.systems.system_table import SYSTEMS
 from wend.model.errors import ConfigError
-from wend.pictures.charts import RankedRow, ranked_dots
+from wend.pictures.charts import RankedRow, draw_ranked_dots
 from wend.pictures.palette import FAMILIES
 
 ORACLE = "oracle"
@@ -279,7 +279,7 @@ def draw_picture(rows: Sequence[SystemSummary]) -> str:
     down = " and ".join(f"{100 * pf:g} %" for pf in pfs)
     subtitle = f"Share of deliveries in time while {down} of the links are down. The best system is on top."
     note = f"packets per\ndelivery, Pf {pfs[0]:g}"
-    return ranked_dots("On time, by system", subtitle, [f"Pf {pf:g}" for pf in pfs], note, ranked)
+    return draw_ranked_dots("On time, by system", subtitle, [f"Pf {pf:g}" for pf in pfs], note, ranked)
 
 
 def choose_pfs(measured: set[float]) -> tuple[float, ...]:
