@@ -387,9 +387,9 @@ class Peer:
     def on_links_changed(self, now: Nanos, effects: Effects) -> None:
         self._host.on_links_changed(now, effects)
 
-    def on_link_returned(self, now: Nanos) -> None:
+    def on_link_returned(self, now: Nanos, neighbour: PeerId) -> None:
         if self._store is not None:
-            self._store.on_link_returned(now)
+            self._store.on_link_returned(now, neighbour)
 
     def message_type(self, plugin: str) -> Any:
         hosted = self._host.by_name.get(plugin)

@@ -210,7 +210,7 @@ class DurableSubscriptions:
             return
         if entry.position not in backlog.entries:
             if not entry.released and backlog.subscription.qos.order:  # it left a gap, for which no event waits now
-                effects.append(Persist(SkippedRecord(entry.event.id)))
+                effects.append(Persist(SkippedRecord(entry.event.id, not backlog.subscription.qos.expire)))
             entry.released = True
             return
         entry.released = True

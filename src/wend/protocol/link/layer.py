@@ -68,7 +68,7 @@ class LinkUser(Protocol):
     def on_links_changed(self, now: Nanos, effects: Effects) -> None:
         """Handle a change in the set of links, or in their estimates or paths."""
 
-    def on_link_returned(self, now: Nanos) -> None:
+    def on_link_returned(self, now: Nanos, neighbour: PeerId) -> None:
         """Retry waiting events, since a neighbour is heard again or new."""
 
     def message_type(self, plugin: str) -> Any:
@@ -246,7 +246,7 @@ class LinkLayer:
             return
         if link.clear_suspicion():
             self.resync(now, link.peer, effects)
-        self._user.on_link_returned(now)
+        self._user.on_link_returned(now, link.peer)
 
     def send_control(self, now: Nanos, control: OutgoingControl, effects: Effects) -> None:
         """Send a control message to a neighbour, in fragments if it is long."""
@@ -278,7 +278,7 @@ class LinkLayer:
         """Add a link that the driver gives."""
         self.manager.store_estimates(neighbour)
         self.make_link(now, neighbour.peer, (), effects)
-        self._user.on_link_returned(now)
+        self._user.on_link_returned(now, neighbour.peer)
 
     def make_link(self, now: Nanos, peer: PeerId, path: Path, effects: Effects) -> None:
         self.manager.make_link(now, peer, path)
