@@ -78,11 +78,7 @@ def pub(
     lives = None if ttl is None else parse_milliseconds(ttl, "--ttl") / SECOND
     named, headers = read_attributes(attributes or []), read_headers(header or [])
     sources = {"--payload": payload is not None, "--payload-file": payload_file is not None, "--lines": lines}
-    chosen = [name for name, is_given in sources.items() if is_given]
-    if len(chosen) > 1:
-        raise ConfigError(f"choose {chosen[0]} or {chosen[1]}, not both")
-    if payload_file == _STDIN and not named:
-        raise ConfigError("stdin holds the payload: give the attributes as arguments, such as topic=stuttgart")
+    _check_sources([name for name, is_given in sources.items() if is_given], payload_file, has_event=bool(named))
     body = os.fsencode(payload or "") if payload_file is None else _read_payload(payload_file)
     if key is not None and (lines or not named):
         raise ConfigError("a key is for one event, and each line of stdin is an event")
@@ -316,6 +312,13 @@ def _read_stdin_lines() -> Iterator[bytes]:
         raise ConfigError(f"cannot read stdin: {error.strerror}", code="unreadable") from None
     if rest:
         yield rest
+
+
+def _check_sources(chosen: list[str], payload_file: str | None, *, has_event: bool) -> None:
+    if len(chosen) > 1:
+        raise ConfigError(f"choose {chosen[0]} or {chosen[1]}, not both")
+    if payload_file == _STDIN and not has_event:
+        raise ConfigError("stdin holds the payload: give the attributes as arguments, such as topic=stuttgart")
 
 
 async def _iterate_in_thread(events: Iterator[Published]) -> AsyncIterator[Published]:
