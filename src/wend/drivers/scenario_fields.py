@@ -96,7 +96,7 @@ class ScenarioFields(TypedDict, total=False):
     hop_acks: bool
     beacon: str
     expiry: str
-    domains: dict[str, list[float]]
+    domains: dict[str, list[float] | int]
     delegation: int
     tree_cache: bool
     tree_cache_place: Literal["last", "publisher", "every-arrival"]

@@ -58,6 +58,46 @@ def test_filters_of_any_form(strategy: str, world: list[Phase], delegation: int,
     net.check()
 
 
+words = st.text("abmyzÄ", max_size=4)
+
+
+@st.composite
+def text_ranges(draw: st.DrawFn) -> str:
+    low, high = sorted([draw(words), draw(words)])
+    word = draw(words)
+    texts = draw(
+        st.sampled_from(
+            [f"name >= '{low}' and name <= '{high}'", f"name = '{word}'", f"name prefix '{word}'", f"name != '{word}'"]
+        )
+    )
+    return f"{texts} and a in [2, {draw(st.integers(2, 15))}]" if draw(st.booleans()) else texts
+
+
+text_events = st.fixed_dictionaries({"name": words | st.integers(0, 9)}, optional={"a": st.integers(0, 15) | words})
+
+
+@pytest.mark.parametrize("strategy", BOTH)
+@given(phases(text_ranges(), text_events), st.sampled_from([1, 3, 1000]), st.booleans())
+@settings(max_examples=12)
+def test_texts_have_domains_too(strategy: str, world: list[Phase], delegation: int, tree_cache: bool) -> None:
+    net = RingNet(strategy, PEERS, domains={"name": 3, "a": [0, 15]}, delegation=delegation, tree_cache=tree_cache)
+    play(net, world)
+    net.check()
+
+
+def test_regions_of_texts_split_at_letters() -> None:
+    net = RingNet("dmm", PEERS, domains={"name": 2}, delegation=2)
+    for number, name in enumerate(["ant", "bee", "cow", "yak", "zebra"]):
+        net.subscribe(number, 0, f"name prefix '{name}'")
+    net.settle()
+    assert sum(net.status(peer)["nodes"] for peer in net.peers) > 3
+    for name in ["ant", "antler", "bee", "yeti", "zebra", "Zoe", ""]:
+        net.publish(5, {"name": name})
+        net.settle()
+    assert len(net.expected) == 4
+    net.check()
+
+
 RANGE = "a in [2, 9] and b in [3, 12]"
 INSIDE = {"a": 5, "b": 5, "c": 1}
 
@@ -249,3 +289,5 @@ def test_domains_are_checked() -> None:
         RingNet("dmm", 1, domains={"a": [1]})
     with pytest.raises(ConfigError, match="the domain of a: a domain needs bounds in order"):
         RingNet("dmm-ar", 1, domains={"a": [3, 1]})
+    with pytest.raises(ConfigError, match="the domain of a needs 1 to 16 letters of a text, got 0"):
+        RingNet("dmm", 1, domains={"a": 0})

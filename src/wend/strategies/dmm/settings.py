@@ -13,9 +13,10 @@ class DmmSettings(KeyBasedSettings, frozen=True, kw_only=True):
     title: ClassVar[str] = "Attribute spaces"
 
     domains: Annotated[
-        dict[str, list[float]],
+        dict[str, list[float] | int],
         everyday(
-            "The range of numeric attributes: [low, high], or [low, high, granularity]. `dmm` indexes these alone."
+            "The range of attributes with numbers: [low, high], or [low, high, granularity]. Of an attribute with "
+            "texts: how many of their first letters (a to z) place a text. `dmm` indexes these attributes alone."
         ),
     ] = {}  # noqa: RUF012  # msgspec copies it
     delegation: Annotated[
