@@ -96,10 +96,11 @@ class ScenarioFields(TypedDict, total=False):
     hop_acks: bool
     beacon: str
     expiry: str
-    domains: dict[str, list[float] | int]
+    domains: dict[str, list[float]]
     delegation: int
     tree_cache: bool
     tree_cache_place: Literal["last", "publisher", "every-arrival"]
+    primary_attribute: Literal["narrowest", "observed"]
     fan_out: int
     replicas: int
     split_rate: float

@@ -284,17 +284,17 @@ Domains = tuple[tuple[str, Domain], ...]
 MAX_LETTERS = 16
 
 
-def read_domains(table: Mapping[str, Sequence[int | float] | int]) -> Domains:
-    """The domains of a setting: `[low, high]` or `[low, high, granularity]` for an attribute with numbers, and for one
-    with texts how many letters place a text."""
+def read_domains(table: Mapping[str, Sequence[int | float]]) -> Domains:
+    """The domains of a setting: `[low, high]` or `[low, high, granularity]` for an attribute with numbers, `[letters]`
+    for one with texts."""
     return tuple([(name, _read_domain(name, domain)) for name, domain in sorted(table.items())])
 
 
-def _read_domain(name: str, domain: Sequence[int | float] | int) -> Domain:
-    if isinstance(domain, int):
-        if not 1 <= domain <= MAX_LETTERS:
-            raise ConfigError(f"the domain of {name} needs 1 to {MAX_LETTERS} letters of a text, got {domain}")
-        return TextDomain(domain)
+def _read_domain(name: str, domain: Sequence[int | float]) -> Domain:
+    if len(domain) == 1:
+        if domain[0] not in range(1, MAX_LETTERS + 1):
+            raise ConfigError(f"the domain of {name} needs 1 to {MAX_LETTERS} letters of a text, got {domain[0]}")
+        return TextDomain(int(domain[0]))
     if len(domain) not in (2, 3):
         raise ConfigError(f"the domain of {name} needs a low and a high end and perhaps a granularity, got {domain}")
     try:
