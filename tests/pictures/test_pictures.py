@@ -18,7 +18,7 @@ from wend.pictures.palette import COLOURS
 from wend.planning import plan_drawing
 from wend.topology import underlay_drawing as topology_drawing
 from wend.topology.catalog import make
-from wend.topology.overlays import choose_landmarks, landmark, scattered
+from wend.topology.overlays import choose_landmarks, landmark, random_regular
 from wend.topology.placement import place
 
 ROOT = Path(__file__).parents[2]
@@ -175,7 +175,7 @@ def test_no_label_of_a_topology_overlaps_another(name: str) -> None:
 def test_a_picture_has_the_aspect_ratio_of_its_map() -> None:
     under = make("topohub:topozoo/Abilene", 1)
     placement = place(under, 5, 1)
-    wide = Picture(topology_drawing.draw(placement, scattered(placement, 2, 1), "wide")).canvas
+    wide = Picture(topology_drawing.draw(placement, random_regular(placement, 2, 1), "wide")).canvas
     turned = msgspec.structs.replace(under, position=under.position[:, ::-1].copy())
     tall = Picture(topology_drawing.draw(type(placement)(turned, placement.homes), placement.overlay(()), "t")).canvas
     assert wide.right / wide.bottom > 1.5
@@ -185,5 +185,5 @@ def test_a_picture_has_the_aspect_ratio_of_its_map() -> None:
 def test_landmarks_are_stars_only_where_there_are_some() -> None:
     under = make("topohub:topozoo/Abilene", 1)
     placement = place(under, 5, 1)
-    drawn: Any = topology_drawing.draw(placement, scattered(placement, 2, 1), "random")
+    drawn: Any = topology_drawing.draw(placement, random_regular(placement, 2, 1), "random")
     assert "landmark" not in drawn

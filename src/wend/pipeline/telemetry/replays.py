@@ -35,7 +35,7 @@ from wend.planning.flow_workload import workload_of
 from wend.planning.models import parse_goal
 from wend.planning.planner import make_plan
 from wend.strategies.adaptive.plugin import AdaptiveSettings
-from wend.strategies.registry import follows_plan, load, routing_of
+from wend.strategies.registry import find_routing, follows_plan, load
 
 METRICS = ("on_time", "delivery", "packets", "expected", "delay_p50_ms", "delay_p99_ms")
 _PLAN_K = 4
@@ -120,7 +120,7 @@ def make_variants(strategies: Sequence[str], redundancies: Sequence[str]) -> lis
         load("routing", name)
         if not can_simulate(name):
             raise ConfigError(f"unknown strategy {name!r}: choose from {', '.join(STRATEGIES)}, or MODULE:CLASS")
-        routing = None if name == ORACLE else routing_of(name)
+        routing = None if name == ORACLE else find_routing(name)
         has = routing is not None and issubclass(routing.settings, AdaptiveSettings)
         pairs += [(name, text) for text in redundancies] if has else [(name, "")]
     if not pairs:

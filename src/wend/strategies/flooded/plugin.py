@@ -102,7 +102,7 @@ class FloodedInterest(Interest):
             case Recalled(PeerInterest() as message):
                 known = self.subscriptions.interests.get(message.origin)
                 if known is None or known.version < message.version:
-                    self.subscriptions.learn(message)
+                    self.subscriptions.replace_interest(message)
                     self._recall_changes(message.origin)
                     return self._record_absence(now, message)
             case Recalled(InterestChange() as message):
@@ -130,7 +130,7 @@ class FloodedInterest(Interest):
             change = change_between(old, new)
             if 2 * encoded_bytes(change) <= encoded_bytes(new):
                 message = change
-        return [CHANGED, *(Tell(n, slot_of(message), message) for n in view.neighbours)]
+        return [CHANGED, *(Tell(n, message_slot(message), message) for n in view.neighbours)]
 
     # ---------------------------------------------------------------- the interest of others
 
@@ -140,7 +140,7 @@ class FloodedInterest(Interest):
             return []
         if not all(subscription.qos.is_valid() for subscription in message.subscriptions):
             return [Refuse(sender, "invalid-qos")]
-        if not self.subscriptions.learn(message):
+        if not self.subscriptions.replace_interest(message):
             return [Refuse(sender, "filter-syntax")]
         if view.persistence:
             self._count_stored(message.origin, 0, 0)
@@ -148,7 +148,7 @@ class FloodedInterest(Interest):
         return [
             Remember(message.origin, message),
             CHANGED,
-            *(Tell(n, slot_of(message), message) for n in view.neighbours if n != sender),
+            *(Tell(n, message_slot(message), message) for n in view.neighbours if n != sender),
             InterestLearned(message.origin, is_back),
             *self._record_absence(now, message),
             *self._apply_pending(now, message.origin, view),
@@ -172,12 +172,12 @@ class FloodedInterest(Interest):
             return [Tell(sender, ("q", origin), InterestRequest(origin))]
         if encoded_bytes(new) > MAX_CONTROL_BYTES:
             return [Refuse(sender, "too-much-interest")]
-        if not self.subscriptions.learn(new):
+        if not self.subscriptions.replace_interest(new):
             return [Refuse(sender, "filter-syntax")]
         return [
             *(self._store_change(message, new) if view.persistence else ()),
             CHANGED,
-            *(Tell(n, slot_of(message), message) for n in view.neighbours if n != sender),
+            *(Tell(n, message_slot(message), message) for n in view.neighbours if n != sender),
             InterestLearned(origin),
             *self._apply_pending(now, origin, view),
         ]
@@ -196,7 +196,7 @@ class FloodedInterest(Interest):
         """Drop the interest of a peer that is not back in time. It announces its interest again when it returns."""
         if not self.subscriptions.stayed_away(origin, now):
             return []
-        self.subscriptions.learn(
+        self.subscriptions.replace_interest(
             msgspec.structs.replace(self.subscriptions.interests[origin], subscriptions=(), advertisements=())
         )
         return [CHANGED]
@@ -252,11 +252,11 @@ class FloodedInterest(Interest):
         while origin in self.subscriptions.interests and self._pending is not None:
             pending = self._pending.take(self.subscriptions.interests[origin])
             new = None if pending is None else apply_change(self.subscriptions.interests[origin], pending[1])
-            if new is None or not self.subscriptions.learn(new):
+            if new is None or not self.subscriptions.replace_interest(new):
                 return
 
 
-def slot_of(message: PeerInterest | InterestChange) -> Slot:
+def message_slot(message: PeerInterest | InterestChange) -> Slot:
     """The slot of a message. A whole replaces an older one; several changes may be in transit, since they build on each
     other."""
     name = "i" if type(message) is PeerInterest else f"i{message.version[1] % IN_TRANSIT}"
