@@ -144,9 +144,9 @@ def test_a_beacon_that_stands_still_is_given_up() -> None:
         whole.on_beacon(2, 100 + SURE)
         whole.tick()
     assert whole.leader == 5 and not whole.is_sure
-    whole.hear(2, 100 + SURE)  # an echo
+    whole.on_beacon(2, 100 + SURE)  # an echo
     assert whole.leader == 5
-    whole.hear(2, 200)
+    whole.on_beacon(2, 200)
     assert whole.leader == 2
 
 

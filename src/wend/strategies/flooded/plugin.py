@@ -102,7 +102,7 @@ class FloodedInterest(Interest):
             case Recalled(PeerInterest() as message):
                 known = self.subscriptions.interests.get(message.origin)
                 if known is None or known.version < message.version:
-                    self.subscriptions.replace_interest(message)
+                    self.subscriptions.learn(message)
                     self._recall_changes(message.origin)
                     return self._record_absence(now, message)
             case Recalled(InterestChange() as message):
@@ -140,7 +140,7 @@ class FloodedInterest(Interest):
             return []
         if not all(subscription.qos.is_valid() for subscription in message.subscriptions):
             return [Refuse(sender, "invalid-qos")]
-        if not self.subscriptions.replace_interest(message):
+        if not self.subscriptions.learn(message):
             return [Refuse(sender, "filter-syntax")]
         if view.persistence:
             self._count_stored(message.origin, 0, 0)
@@ -172,7 +172,7 @@ class FloodedInterest(Interest):
             return [Tell(sender, ("q", origin), InterestRequest(origin))]
         if encoded_bytes(new) > MAX_CONTROL_BYTES:
             return [Refuse(sender, "too-much-interest")]
-        if not self.subscriptions.replace_interest(new):
+        if not self.subscriptions.learn(new):
             return [Refuse(sender, "filter-syntax")]
         return [
             *(self._store_change(message, new) if view.persistence else ()),
@@ -196,7 +196,7 @@ class FloodedInterest(Interest):
         """Drop the interest of a peer that is not back in time. It announces its interest again when it returns."""
         if not self.subscriptions.stayed_away(origin, now):
             return []
-        self.subscriptions.replace_interest(
+        self.subscriptions.learn(
             msgspec.structs.replace(self.subscriptions.interests[origin], subscriptions=(), advertisements=())
         )
         return [CHANGED]
@@ -252,7 +252,7 @@ class FloodedInterest(Interest):
         while origin in self.subscriptions.interests and self._pending is not None:
             pending = self._pending.take(self.subscriptions.interests[origin])
             new = None if pending is None else apply_change(self.subscriptions.interests[origin], pending[1])
-            if new is None or not self.subscriptions.replace_interest(new):
+            if new is None or not self.subscriptions.learn(new):
                 return
 
 

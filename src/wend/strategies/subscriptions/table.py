@@ -325,7 +325,7 @@ class SubscriptionTable:
         mine = tuple([Subscription(SubscriptionId(view.me, n), text, qos) for n, (text, qos) in entries.items()])
         version = (view.incarnation, self._revision)
         interest = PeerInterest(view.me, version, mine, self._advertisements, bool(self._durable), self.away_ns)
-        self.replace_interest(interest)
+        self.learn(interest)
         return interest
 
     def postpone_announcement(self, now: Nanos) -> list[PluginEffect] | None:
@@ -352,7 +352,7 @@ class SubscriptionTable:
         self._timer_ns = self._announced_ns + PAUSE_NS
         return [Timer(self._timer_ns, ANNOUNCE)]
 
-    def replace_interest(self, interest: PeerInterest) -> bool:
+    def learn(self, interest: PeerInterest) -> bool:
         """Replace a peer's interest. If one of its filters does not parse, change nothing and return False."""
         origin = interest.origin
         known = self.interests.get(origin)
