@@ -173,7 +173,7 @@ class FloodedInterest(Interest):
             return []
         self.subscriptions.skip_to_revision(message.version[1])
         new = self.subscriptions.next_announcement(view)
-        return [CHANGED, *(Tell(neighbour, slot_of(new), new) for neighbour in view.neighbours)]
+        return [CHANGED, *(Tell(neighbour, message_slot(new), new) for neighbour in view.neighbours)]
 
     def _on_change(self, now: Nanos, sender: PeerId, message: InterestChange, view: View) -> list[PluginEffect]:
         origin = message.origin
