@@ -6,7 +6,6 @@ without a route waits here. The queue is bounded by number and by bytes: if it i
 the earliest deadline and counts the drops.
 """
 
-from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from itertools import islice
 
@@ -162,8 +161,8 @@ class RetryQueue:
         return self._pauses[id_][1] if id_ in self._pauses else 0
 
 
-def _ranked(what: PendingRecord | GiveUp) -> Iterable[tuple[PeerId, int]]:
-    return zip(what.dests, what.ranks or (0,) * len(what.dests), strict=False)
+def _ranked(what: PendingRecord | GiveUp) -> list[tuple[PeerId, int]]:
+    return list(zip(what.dests, what.ranks or (0,) * len(what.dests), strict=False))
 
 
 def _highest(a: PendingRecord | GiveUp, b: PendingRecord | GiveUp) -> tuple[tuple[PeerId, ...], Ranks]:
