@@ -17,7 +17,7 @@ from wend.matching.filters import topic_filter
 from wend.model.errors import FilterError
 from wend.model.events import Event, EventId, PeerId, Qos, SubscriptionId
 from wend.model.publication import Publication
-from wend.model.units import Nanos
+from wend.model.units import FOREVER, Nanos
 from wend.protocol.config import DeliverySettings, PeerConfig
 from wend.protocol.delivery.durable import BacklogEntry, DurableSubscriptions
 from wend.protocol.delivery.order import HeldDelivery, PublisherOrder, in_publishers_order
@@ -47,8 +47,8 @@ class LocalDelivery:
     """Delivers events to local subscriptions, and handles publications, advertisements and subscriptions."""
 
     __slots__ = (
-        "_began", "_config", "_interest", "_last", "_me", "_order", "_reliability", "_remembers", "_route", "_seen",
-        "_sequence", "_special", "_store", "_timers", "_unannounced", "_view", "durable", "groups", "pending",
+        "_config", "_earliest_ns", "_interest", "_last", "_me", "_order", "_reliability", "_remembers", "_route",
+        "_seen", "_sequence", "_special", "_store", "_timers", "_unannounced", "_view", "durable", "groups", "pending",
     )  # fmt: skip
 
     def __init__(
@@ -72,7 +72,10 @@ class LocalDelivery:
         self._route = route
         self._remembers = store is not None and config.stores
         self._sequence = 0
-        self._began: Nanos = 0
+        self._earliest_ns: Nanos = -FOREVER if self._remembers else 0
+        """The earliest publication that this peer delivers. An earlier incarnation may have delivered older events
+        without a record. Ages are right if hosts add the time that a packet waited in their queues
+        (`messages.older`)."""
         stored = 0 if store is None else 4 * config.of(DeliverySettings).retry_limit
         self._seen = DuplicateFilter(max(stored, waiting))
         self.groups = QueueGroups(self._me, interest, self)
@@ -93,7 +96,8 @@ class LocalDelivery:
         """By peer with ordered subscribers: the sequence number of the last event for it; None before the first one."""
 
     def begin(self, now: Nanos, *, restarted: bool) -> None:
-        self._began = now
+        if not self._remembers:
+            self._earliest_ns = now
         if self.pending is not None:
             self.pending.begin(now, restarted=restarted)
 
@@ -199,14 +203,19 @@ class LocalDelivery:
     # ---------------------------------------------------------------- to the application
 
     def deliver(self, now: Nanos, event: Event, born: Nanos, effects: Effects) -> None:
-        if not self._is_new(event, born, effects):
+        id_ = event.id
+        if not self._seen.add(id_):
+            self._refuse_again(id_, effects)
+            return
+        if born < self._earliest_ns:
+            effects.append(Drop(id_, (self._me,), "before-incarnation"))
             return
         if event.ttl_ns is not None and event.is_expired(now - born):
             self._hand(now, event, born, (), effects)
             return
         pending = self.pending
         wanted = self._interest.local(event, self._view)
-        if event.groups and self.groups.pass_on(now, event, born, wanted, effects) and not wanted:
+        if event.groups and self.groups.pass_on(now, event, born, wanted, effects):
             self._mark_delivered(event, effects)
             return
         if pending is not None:
@@ -217,25 +226,17 @@ class LocalDelivery:
         if self._special or self._order is not None or event.ttl_ns is not None or not wanted:
             self._hand(now, event, born, wanted, effects)
             return
-        self._mark_delivered(event, effects)  # most events take this shorter path
+        if pending is not None:  # most events take this shorter path
+            effects.append(Persist(DeliveredRecord(id_)))
         for subscription, deadline in wanted:
             effects.append(Deliver(subscription, event, now - born, deadline))
 
-    def _is_new(self, event: Event, born: Nanos, effects: Effects) -> bool:
-        """Whether no incarnation of this peer has delivered the event before."""
-        id_ = event.id
-        if not self._seen.add(id_):
-            if self._seen.is_too_old(id_):
-                effects.append(Drop(id_, (self._me,), "beyond-duplicate-filter"))
-            else:
-                effects.append(Notice("duplicate", self._me))
-            return False
-        if born < self._began and not self._remembers:
-            # an earlier incarnation may have delivered it without a record: drop it, to deliver it at most once.
-            # the age is right if hosts add the time that a packet waited in their queues (`messages.older`)
-            effects.append(Drop(id_, (self._me,), "before-incarnation"))
-            return False
-        return True
+    def _refuse_again(self, id_: EventId, effects: Effects) -> None:
+        """Drop an event that was delivered, or is too old to say so."""
+        if self._seen.is_too_old(id_):
+            effects.append(Drop(id_, (self._me,), "beyond-duplicate-filter"))
+        else:
+            effects.append(Notice("duplicate", self._me))
 
     def _mark_delivered(self, event: Event, effects: Effects) -> None:
         """Record the delivery of an event, if persistence is on."""
