@@ -58,3 +58,22 @@ def test_of_too_much_what_is_promised_arrives() -> None:
     assert found["dropped"] == 0.0
     assert found["undelivered"] == pytest.approx(found["promised"], abs=0.02)
     assert found["promised"] > 0.02
+
+
+def test_a_plan_loses_no_message_at_once_if_queues_hold_what_links_carry() -> None:
+    undelivered = {}
+    for strategy in ("min-usage", "balance", "d-tree"):
+        trial = msgspec.structs.replace(small(strategy), at_once=True, queue_share=1.0)
+        undelivered[strategy] = run_simulated(trial, SEED)["undelivered"]
+    assert undelivered["min-usage"] == undelivered["balance"] == 0.0 < undelivered["d-tree"]
+    trial = msgspec.structs.replace(small("balance"), at_once=True, queue_share=0.1)
+    assert run_simulated(trial, SEED)["undelivered"] > 0.1
+
+
+def test_at_once_each_flow_publishes_what_it_publishes_in_a_second() -> None:
+    spread, once = (
+        run_simulated(msgspec.structs.replace(small("balance"), at_once=at_once, duration_s=1.0, queue_msgs=500), SEED)
+        for at_once in (False, True)
+    )
+    assert spread["packets"] == pytest.approx(once["packets"])
+    assert once["delay_s"] > spread["delay_s"]

@@ -5,7 +5,7 @@ import pytest
 from wend.drivers.sim.run import simulate
 from wend.model.units import SECOND
 from wend.strategies import registry
-from wend.studies.claims import load_claims, parse_claims
+from wend.studies.claims import ClaimTerm, load_claims, parse_claims
 from wend.studies.esposito.fault_matrix import FAULTS, play
 from wend.studies.esposito.runs import (
     KNOWN,
@@ -69,8 +69,9 @@ parts = [{ label = "both", of = [{ peers = 20, degree = 3 }, { peers = 40, degre
 """
     )
     (part,) = claim.parts
-    assert part.of.settings == ({"ack": "free", "peers": 20, "degree": 3}, {"ack": "free", "peers": 40, "degree": 5})
-    assert part.minus is not None and part.minus.settings == ({"ack": "free", "peers": 80},)
+    places = [{"ack": "free", "peers": 20, "degree": 3}, {"ack": "free", "peers": 40, "degree": 5}]
+    assert [(term.metric, term.fields) for term in part.of.terms] == [("on_time", place) for place in places]
+    assert part.minus is not None and part.minus.terms == (ClaimTerm("on_time", {"ack": "free", "peers": 80}),)
 
 
 # ---------------------------------------------------------------- runs

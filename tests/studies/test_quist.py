@@ -77,8 +77,8 @@ def test_every_claim_can_be_measured() -> None:
         assert claim.figure in places, claim.id
         for part in claim.parts:
             for side in part.operands():
-                assert all(TRIALS.trial(fields, 1) for fields in side.settings)
-                assert all(side.metric in metrics[fields["kind"]] for fields in side.settings), claim.id
+                assert all(TRIALS.trial(term.fields, 1) for term in side.terms)
+                assert all(term.metric in metrics[term.fields["kind"]] for term in side.terms), claim.id
             assert len(claim.parts) == 1 or part.label, claim.id
 
 

@@ -31,7 +31,7 @@ def test_what_the_paper_varies() -> None:
 def test_sizes() -> None:
     assert [(size.name, size.duration_s, size.seeds) for size in DCRD.sizes] == [
         ("smoke", 20.0, 2),
-        ("default", 600.0, 5),
+        ("default", 300.0, 5),
         ("full", 7200.0, 10),
     ]
 
@@ -67,6 +67,14 @@ def test_a_quick_look_is_small() -> None:
     smoke = study_runs(DCRD, DCRD.size("smoke"), load_claims("dcrd"), EVERY)
     assert len(smoke) < 300
     assert max(scenario.peers for scenario in smoke) <= 40
+
+
+def test_claims_alone_need_fewer_runs() -> None:
+    claims = load_claims("dcrd")
+    alone = study_runs(DCRD.without_figures(), DEFAULT, claims, EVERY)
+    every = {scenario_key(scenario) for scenario in study_runs(DCRD, DEFAULT, claims, EVERY)}
+    assert {scenario_key(scenario) for scenario in alone} < every
+    assert DCRD.without_figures().shares() == DCRD.shares()
 
 
 def test_a_part_of_the_study() -> None:

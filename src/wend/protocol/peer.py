@@ -255,7 +255,7 @@ class Peer:
     # ---------------------------------------------------------------- events that are published here
 
     def _publish(self, now: Nanos, publication: Publication, effects: Effects) -> None:
-        event = self._local.number(publication)
+        event = self._local.number_event(publication)
         if publication.to is not None:
             self._mode.publish_to(now, event, publication.to, effects)
             effects.append(self._receipt(event, (publication.to,)))
@@ -266,7 +266,7 @@ class Peer:
             self._host.tell_all(now, SubscriptionsChanged(), effects)
         event = self._local.choose_group_peers(event, effects)
         subscribers = self.subscriptions.targets(event)
-        event = self._local.chain(event)
+        event = self._local.add_predecessors(event)
         if self._mode.is_early():
             effects.append(Notice("published-early", self.me))
         self._mode.publish(now, event, self._receipt(event, subscribers), effects)
@@ -309,7 +309,7 @@ class Peer:
             return
         effects.append(Send(sender, Ack(tx, reassembled)))
         if not data.dests:
-            self._mode.receive_unnamed(now, sender, data, born, effects)
+            self._mode.receive_without_destinations(now, sender, data, born, effects)
 
     def _is_misfit(self, data: Data) -> bool:
         """Whether a packet has a wrong number of ranks, or a header that the routing does not declare."""
@@ -322,7 +322,7 @@ class Peer:
         if link.window.is_too_old(tx & TX_MASK):
             effects.append(Refuse(link.peer, TOO_OLD))
             return
-        link.note_sent(now)
+        link.record_sent(now)
         effects.append(Send(link.peer, Ack(tx)))
         effects.append(Notice("duplicate", link.peer))
 
@@ -357,7 +357,7 @@ class Peer:
                     continue
                 self._retransmission.forward(now, answer, effects)
                 if self._detector is not None:
-                    self._detector.expect(now, answer.peer)
+                    self._detector.schedule_check(now, answer.peer)
             elif not self._host.carry_out(now, one, answer, effects):
                 self._plugin_effects.carry_out(now, one, answer, effects)
 
@@ -396,9 +396,9 @@ class Peer:
     def on_links_changed(self, now: Nanos, effects: Effects) -> None:
         self._host.on_links_changed(now, effects)
 
-    def on_link_returned(self, now: Nanos) -> None:
+    def on_link_returned(self, now: Nanos, neighbour: PeerId) -> None:
         if self._store is not None:
-            self._store.on_link_returned(now)
+            self._store.on_link_returned(now, neighbour)
 
     def message_type(self, plugin: str) -> Any:
         hosted = self._host.by_name.get(plugin)

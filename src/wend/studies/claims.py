@@ -1,18 +1,22 @@
 """Claims of the papers, and verdicts on them: a claim says what to measure, and this module judges the result.
 
-A claim is computed seed by seed (a gain is the gain on the same topology), then averaged, with a 95 % interval. The
-verdict depends on the mean alone; otherwise few seeds with wide intervals would make every claim true. A verdict is
-*sure* if every mean within the interval gives the same verdict.
+A claim is computed seed by seed (a gain is the gain on the same topology), then averaged, with a 95 % interval. A
+number of the paper is compared with the mean; otherwise few seeds with wide intervals would make every claim true. A
+strict order (">" or "<") holds only if the whole interval says so. A verdict is *sure* if every mean within the
+interval gives the same verdict. A run that failed, or found no solution, fails its claims.
 
 The `claims.toml` of a paper has an entry for each claim:
 
+fact              the statement of the paper (`papers.toml`) that it judges; by default the one with its own id
 value, rel, tol   the paper's number, and how Wend's is compared with it: "=" within tol, ">=" or "<=" up to tol,
                   ">" or "<" strictly, "factor" up to tol times more or less
+reason            why there is a tolerance that the paper does not state
 metric, at, of    the metric of a run, the setting (fields of the run), the strategy
 minus, over       another strategy or setting, to subtract or to divide by, seed by seed. A list of values stands for
                   the mean over them, several lists for all combinations, a list of tables for the mean over them
 parts             the differences between the parts of a claim. Every part is judged on its own. The verdict does not
                   depend on a part with info = true
+unsolved          whether a run without the metric found no solution, and fails the claim
 plain             a plain number, not a share in percent
 count             for traffic: shared (one copy per link) or unicast (one per destination)
 doubt             no interpretation of the paper gives this number: the report shows it, and no verdict depends on it
@@ -22,22 +26,24 @@ figure            the figure that shows it; note: an explanation for the reader
 """
 
 import tomllib
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from importlib.resources import files
 from itertools import product
 from math import inf, sqrt
+from operator import sub
 from statistics import fmean, stdev
 from typing import Any, Literal
 
 import msgspec
 
 from wend.pipeline.sweeps.seed_means import t_quantile
+from wend.studies.paper_claims import PaperClaim, paper_claims
 from wend.studies.study_model import Fields, Size
 
 Relation = Literal["=", ">=", "<=", ">", "<", "factor"]
 Verdict = Literal["met", "not met", "contradicted", "doubtful", "not run"]
-Values = Mapping[str, Mapping[int, Mapping[str, float | None]]]
-"""setting -> seed -> metric -> value"""
+Values = Mapping[str, Mapping[int, Mapping[str, float | None] | None]]
+"""setting -> seed -> metric -> value; None instead of the metrics of a run that failed"""
 Bounds = tuple[float, float]
 """The least and the greatest possible value."""
 ANY: Bounds = (-inf, inf)
@@ -62,11 +68,17 @@ class Estimate(msgspec.Struct, frozen=True):
         return max(self.mean - self.half, low), min(self.mean + self.half, high)
 
 
-class ClaimOperand(msgspec.Struct, frozen=True):
-    """One metric in one setting, or its mean over several settings that the paper names together."""
+class ClaimTerm(msgspec.Struct, frozen=True):
+    """One metric in one setting."""
 
     metric: str
-    settings: tuple[Fields, ...]
+    fields: Fields
+
+
+class ClaimOperand(msgspec.Struct, frozen=True):
+    """One term, or the mean of several that the paper names together."""
+
+    terms: tuple[ClaimTerm, ...]
 
 
 class ClaimValue(msgspec.Struct, frozen=True):
@@ -85,7 +97,7 @@ class ClaimValue(msgspec.Struct, frozen=True):
 
     def bounds(self, shares: Container[str]) -> Bounds:
         """The possible values, if the metrics in `shares` are shares."""
-        if not all(operand.metric in shares for operand in self.operands()):
+        if not all(term.metric in shares for operand in self.operands() for term in operand.terms):
             return ANY
         if self.over is not None:
             return 0.0, inf
@@ -100,16 +112,35 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     rel: Relation
     tol: float
     parts: tuple[ClaimValue, ...]
+    fact: PaperClaim | None = None
+    """The statement that this claim judges; None for other statements of the text, and for Wend's own claims."""
+    reason: str = ""
+    """Why there is a tolerance that the paper does not state."""
     doubt: bool = False
-    contradicted: bool = False
-    """The model that the paper describes shows the opposite; `note` says why. It counts if the claim is not met."""
+    unsolved: bool = False
+    """Whether a run without the metric found no solution, and fails the claim."""
     plain: bool = False
     """Whether the value is a plain number, not a share in percent."""
     count: str = ""
     note: str = ""
 
     def settings(self) -> list[Fields]:
-        return [fields for part in self.parts for operand in part.operands() for fields in operand.settings]
+        return [term.fields for part in self.parts for operand in part.operands() for term in operand.terms]
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the claim is Wend's about itself, and not the paper's."""
+        return ".own." in self.id
+
+    @property
+    def stated_tol(self) -> float:
+        """The tolerance that the paper states, in the terms of `rel`."""
+        stated = self.fact.tol if self.fact is not None else 0.0
+        return max(stated, 1.0) if self.rel == "factor" else stated
+
+    @property
+    def adds_tolerance(self) -> bool:
+        return not self.is_own and self.tol > self.stated_tol
 
 
 class JudgedValue(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,6 +149,8 @@ class JudgedValue(msgspec.Struct, frozen=True, kw_only=True):
     part: ClaimValue
     ours: Estimate | None
     within: bool | None
+    failed: int = 0
+    """Runs that failed or found no solution."""
     could: frozenset[bool] = frozenset()
     """The values of `within` over the means of the 95 % interval; empty if the interval is unknown."""
 
@@ -130,6 +163,8 @@ class ClaimResult(msgspec.Struct, frozen=True, kw_only=True):
     claim: Claim
     parts: tuple[JudgedValue, ...]
     verdict: Verdict
+    without: Verdict | None = None
+    """The verdict without the tolerance that the paper does not state; None if there is no such tolerance."""
 
     @property
     def sure(self) -> bool | None:
@@ -146,16 +181,19 @@ def load_claims(study: str) -> list[Claim]:
 
 def parse_claims(text: str) -> list[Claim]:
     content = tomllib.loads(text)
-    return [_claim(entry, content.get("defaults", {})) for entry in content["claim"]]
+    facts = paper_claims()
+    return [_claim(entry, content.get("defaults", {}), facts) for entry in content["claim"]]
 
 
-def _claim(entry: dict[str, Any], defaults: Fields) -> Claim:
+def _claim(entry: dict[str, Any], defaults: Fields, facts: Mapping[str, PaperClaim]) -> Claim:
     differences = entry.get("parts", [{}])
     values = entry["value"] if isinstance(entry["value"], list) else [entry["value"]] * len(differences)
     base = {**entry, "at": {**defaults, **entry.get("at", {})}}
     parts = [_part(base, own, value) for own, value in zip(differences, values, strict=True)]
     about = {name: entry[name] for name in ("id", "what", "setting", "figure", "rel")}
-    extra = {name: entry[name] for name in ("doubt", "contradicted", "plain", "count", "note") if name in entry}
+    optional = ("reason", "doubt", "unsolved", "plain", "count", "note")
+    extra = {name: entry[name] for name in optional if name in entry}
+    extra["fact"] = facts[entry["fact"]] if "fact" in entry else facts.get(entry["id"])
     extra.setdefault("plain", entry.get("metric") == "packets")
     return Claim(**about, **extra, tol=entry.get("tol", 0.0), parts=tuple(parts))
 
@@ -165,14 +203,16 @@ def _part(entry: dict[str, Any], own: dict[str, Any], value: float) -> ClaimValu
     metric = own.get("metric", entry.get("metric"))
     count = own.get("count", entry.get("count", ""))
 
+    def terms(given: Fields) -> tuple[ClaimTerm, ...]:
+        fields = {**at, **given}
+        chosen = fields.pop("metric", f"packets_{count}" if metric == "packets" else metric)
+        return tuple(ClaimTerm(chosen, each) for each in _alternatives(fields))
+
     def operand(name: str) -> ClaimOperand | None:
         if isinstance(own.get(name), list):
-            return ClaimOperand(str(metric), tuple(one for each in own[name] for one in _alternatives({**at, **each})))
+            return ClaimOperand(tuple(term for each in own[name] for term in terms(each)))
         fields = {**entry.get(name, {}), **own.get(name, {})}
-        if not fields and name != "of":
-            return None
-        chosen = fields.pop("metric", f"packets_{count}" if metric == "packets" else metric)
-        return ClaimOperand(chosen, _alternatives({**at, **fields}))
+        return ClaimOperand(terms(fields)) if fields or name == "of" else None
 
     of = operand("of")
     assert of is not None
@@ -221,25 +261,53 @@ def judge(claims: Iterable[Claim], values: Values, size: Size) -> list[ClaimResu
 
 
 def _judge(claim: Claim, values: Values, size: Size) -> ClaimResult:
-    parts = []
-    for part in claim.parts:
-        ours = estimate(list(_per_seed(part, values, size).values()))
-        within = None if ours is None else holds(claim.rel, ours.mean, part.value, claim.tol)
-        could = frozenset[bool]() if ours is None else _could(claim, part, ours)
-        parts.append(JudgedValue(part=part, ours=ours, within=within, could=could))
-    return ClaimResult(claim=claim, parts=tuple(parts), verdict=_verdict(claim, parts))
+    samples = [_per_seed(part, values, size, claim.unsolved) for part in claim.parts]
+    parts = _judged_parts(claim, samples)
+    without = None
+    if claim.adds_tolerance:
+        stated = msgspec.structs.replace(claim, tol=claim.stated_tol)
+        without = _verdict(stated, _judged_parts(stated, samples))
+    return ClaimResult(claim=claim, parts=parts, verdict=_verdict(claim, parts), without=without)
 
 
-def _verdict(claim: Claim, parts: list[JudgedValue]) -> Verdict:
+def _judged_parts(claim: Claim, samples: list[dict[int, float | None]]) -> tuple[JudgedValue, ...]:
+    return tuple(_judge_part(claim, part, sample) for part, sample in zip(claim.parts, samples, strict=True))
+
+
+def _judge_part(claim: Claim, part: ClaimValue, sample: dict[int, float | None]) -> JudgedValue:
+    ours = estimate([value for value in sample.values() if value is not None])
+    failed = sum(value is None for value in sample.values())
+    if failed:
+        return JudgedValue(part=part, ours=ours, within=False, failed=failed, could=frozenset((False,)))
+    if ours is None:
+        return JudgedValue(part=part, ours=None, within=None)
+    could = _could(claim, part, ours)
+    if claim.rel in (">", "<") and could:
+        return JudgedValue(part=part, ours=ours, within=could == {True}, could=could)
+    return JudgedValue(part=part, ours=ours, within=holds(claim.rel, ours.mean, part.value, claim.tol), could=could)
+
+
+def _verdict(claim: Claim, parts: Iterable[JudgedValue]) -> Verdict:
     """Doubt and contradiction explain why a claim is not met. A claim whose parts are all within is met."""
     gated = [judged for judged in parts if not judged.part.info]
     if any(judged.within is None for judged in gated):
         return "not run"
     if all(judged.within for judged in gated):
         return "met"
-    if claim.doubt:
-        return "doubtful"
-    return "contradicted" if claim.contradicted else "not met"
+    if any(_is_opposite(claim, judged) for judged in gated):
+        return "contradicted"
+    return "doubtful" if claim.doubt else "not met"
+
+
+def _is_opposite(claim: Claim, judged: JudgedValue) -> bool:
+    """Whether the whole interval shows the opposite of an order."""
+    ordered = claim.rel in (">", "<") or (claim.fact is not None and claim.fact.rel == "order")
+    if not ordered or judged.failed or judged.ours is None or judged.ours.half is None:
+        return False
+    low, high, value = judged.ours.mean - judged.ours.half, judged.ours.mean + judged.ours.half, judged.part.value
+    if claim.rel in (">", ">="):
+        return holds("<", high, value, 0.0)
+    return claim.rel in ("<", "<=") and holds(">", low, value, 0.0)
 
 
 def _could(claim: Claim, part: ClaimValue, ours: Estimate) -> frozenset[bool]:
@@ -262,25 +330,46 @@ def holds(rel: Relation, ours: float, paper: float, tol: float) -> bool:
     return ours >= paper - tol - slip if rel == ">=" else ours <= paper + tol + slip
 
 
-def _per_seed(part: ClaimValue, values: Values, size: Size) -> dict[int, float]:
-    """The value of a part on every seed on which all its operands were run."""
-    of = _column(part.of, values, size)
+Column = dict[int, float | None]
+"""The value on each seed that was run; None if a run failed or found no solution."""
+
+
+def _per_seed(part: ClaimValue, values: Values, size: Size, unsolved: bool) -> Column:
+    of = _column(part.of, values, size, unsolved)
     if part.minus is not None:
-        other = _column(part.minus, values, size)
-        return {seed: of[seed] - other[seed] for seed in of if seed in other}
+        return _combine(of, _column(part.minus, values, size, unsolved), sub)
     if part.over is not None:
-        other = _column(part.over, values, size)
-        return {seed: of[seed] / other[seed] for seed in of if other.get(seed)}
+        return _combine(of, _column(part.over, values, size, unsolved), _ratio)
     return of
 
 
-def _column(operand: ClaimOperand, values: Values, size: Size) -> dict[int, float]:
-    """The value of an operand on every seed on which all its settings have one."""
-    tables = [values.get(size.setting(fields), {}) for fields in operand.settings]
-    seeds = sorted(set.intersection(*(set(table) for table in tables)))
-    rows = {seed: [table[seed].get(operand.metric) for table in tables] for seed in seeds}
-    present = {seed: [value for value in row if value is not None] for seed, row in rows.items()}
-    return {seed: fmean(row) for seed, row in present.items() if len(row) == len(tables)}
+def _ratio(one: float, other: float) -> float | None:
+    return one / other if other else None
+
+
+def _combine(of: Column, others: Column, rule: Callable[[float, float], float | None]) -> Column:
+    return {
+        seed: None if one is None or other is None else rule(one, other)
+        for seed, one in of.items()
+        if seed in others
+        for other in [others[seed]]
+    }
+
+
+def _column(operand: ClaimOperand, values: Values, size: Size, unsolved: bool) -> Column:
+    """The value of an operand on every seed on which all its terms were run."""
+    tables = [values.get(size.setting(term.fields), {}) for term in operand.terms]
+    metrics = [term.metric for term in operand.terms]
+    column: Column = {}
+    for seed in sorted(set.intersection(*(set(table) for table in tables))):
+        runs = [table[seed] for table in tables]
+        row = [None if run is None else run.get(metric) for run, metric in zip(runs, metrics, strict=True)]
+        present = [value for value in row if value is not None]
+        if len(present) == len(row):
+            column[seed] = fmean(present)
+        elif unsolved or None in runs:
+            column[seed] = None
+    return column
 
 
 def estimate(sample: list[float]) -> Estimate | None:

@@ -44,12 +44,12 @@ def colour_of(series: Series) -> str:
 def stated_values(claims: Sequence[Claim], size: Size) -> dict[tuple[str, str], float]:
     """The numbers that the paper's text states for single points."""
     return {
-        (size.setting(fields), part.of.metric): part.value
+        (size.setting(term.fields), term.metric): part.value
         for claim in claims
         if claim.rel in ("=", "factor")
         for part in claim.parts
         if part.minus is None and part.over is None
-        for fields in part.of.settings
+        for term in part.of.terms
     }
 
 

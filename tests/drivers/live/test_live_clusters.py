@@ -70,7 +70,7 @@ def complete(found: dict[str, list[PeerProcess]]) -> bool:
         ids = tuple(sorted(service.peer.id for service in site))
         for service in site:
             plugin = clusters(service)
-            if not plugin.joined or plugin.members != ids:
+            if not plugin.has_joined or plugin.members != ids:
                 return False
             if (plugin.my_trees or plugin.my_backups) and len(plugin.directory) != len(found):
                 return False

@@ -31,7 +31,7 @@ def wrong(simulation: DhtSimulation) -> list[int]:
     found = []
     for peer, pastry in live.items():
         others = sorted(live.keys() - {peer}, key=lambda other: (node_id(other) - node_id(peer)) % RING)
-        if not pastry.joined or set(leaf_set(pastry)) != {*others[:HALF], *others[-HALF:]}:
+        if not pastry.has_joined or set(leaf_set(pastry)) != {*others[:HALF], *others[-HALF:]}:
             found.append(peer)
     return found
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.strategies.clusters.interest.nets import ClusterNet
 from wend.model.keys import make_key
-from wend.strategies.esposito.cluster import next_node
+from wend.strategies.esposito.cluster import next_cluster
 from wend.strategies.esposito.messages import (
     ChildRegistered,
     ChosenParent,
@@ -234,7 +234,7 @@ def test_the_ring_leads_to_the_closest_cluster() -> None:
         ends = set()
         for start in names[:20]:
             hops = 0
-            while (hop := next_node(start, names, key)) != start:
+            while (hop := next_cluster(start, names, key)) != start:
                 start, hops = hop, hops + 1
             ends.add(start)
             assert hops <= 6

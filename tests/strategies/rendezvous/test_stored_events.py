@@ -85,11 +85,11 @@ def test_a_subscribers_peer_is_down_for_a_while() -> None:
 def test_an_event_published_before_the_peer_has_joined_waits() -> None:
     net = net_with()
     publisher: Any = net.peers[3]
-    publisher.view.membership.joined = False
+    publisher.view.membership.has_joined = False
     net.publish(3, {"a": 1})
     net.run(1)
     assert not net.deliveries or all(peer == 3 for peer, _, _ in net.deliveries)
-    publisher.view.membership.joined = True
+    publisher.view.membership.has_joined = True
     net.run(20)
     net.check()
 

@@ -67,7 +67,7 @@ class IdealRing(Membership):
 
     messages: ClassVar[Any] = RingChanged
     joins: ClassVar[bool] = True
-    joined = True
+    has_joined = True
 
     def __init__(self, config: PeerConfig) -> None:
         self._me = config.peer

@@ -133,7 +133,7 @@ def told(how: str, seed: int) -> tuple[set[tuple[int, ...]], int, int]:
     for peer in engine.peers:
         assert isinstance(peer, Peer) and isinstance(peer.interest, TreeInterest)
         for table in peer.interest.tables.serving() or []:
-            for wants in (said for neighbour in table.neighbours for said in table.again(neighbour)):
+            for wants in (said for neighbour in table.neighbours for said in table.last_update(neighbour)):
                 filters += sum(len(claim.filters) for claim in wants.claims)
     return got, engine.transmissions, filters
 

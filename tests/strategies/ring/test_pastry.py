@@ -54,7 +54,7 @@ def test_keys_reach_the_closest_live_peer(seed: int, first: int, steps: Steps, l
     world = turbulent(seed, first, steps, loss)
     world.loss = 0.0
     world.run(QUIET)
-    assert all(pastry.joined for pastry in world.peers.values())
+    assert all(pastry.has_joined for pastry in world.peers.values())
     world.routes_well(4)
 
 
@@ -67,7 +67,7 @@ def test_a_join_storm_settles() -> None:
     for peer in range(1, 100):
         world.begin(peer, 0)
     world.run(8)
-    assert all(pastry.joined for pastry in world.peers.values())
+    assert all(pastry.has_joined for pastry in world.peers.values())
     world.routes_well(3)
 
 
@@ -76,15 +76,15 @@ def test_a_contact_that_is_not_there_yet_only_delays() -> None:
     world.begin(1, 7, 0)
     world.begin(2, 7)
     world.run(20)
-    assert not world.peers[1].joined and not world.peers[1].owns(0)
-    assert not world.peers[2].joined
+    assert not world.peers[1].has_joined and not world.peers[1].owns(0)
+    assert not world.peers[2].has_joined
     world.begin(0)
     world.run(10)
-    assert world.peers[1].joined
+    assert world.peers[1].has_joined
     world.begin(7, 0)
     world.run(10)
     world.routes_well(3)
-    assert world.peers[2].joined
+    assert world.peers[2].has_joined
 
 
 @pytest.mark.parametrize("contacts", [{1: 2, 2: 1}, {1: 2, 2: 3, 3: 1}, {1: 3, 2: 1, 3: 2}, {1: 99, 2: 1, 3: 2}])
@@ -93,7 +93,7 @@ def test_peers_that_know_only_each_other_begin_a_ring(contacts: dict[int, int]) 
     for peer, contact in contacts.items():
         world.begin(peer, contact)
     world.run(QUIET)
-    assert all(pastry.joined for pastry in world.peers.values())
+    assert all(pastry.has_joined for pastry in world.peers.values())
     world.routes_well(3)
 
 
@@ -101,7 +101,7 @@ def test_a_peer_alone_waits_for_its_contact() -> None:
     world = RingWorld(3)
     world.begin(1, 2)
     world.run(100)
-    assert not world.peers[1].joined
+    assert not world.peers[1].has_joined
 
 
 def test_rings_that_began_apart_merge() -> None:
@@ -254,7 +254,7 @@ def test_neighbours_hear_of_a_restart_that_nobody_noticed() -> None:
     world.begin(4, 9)
     world.run(1)
     assert world.changes[neighbour] >= 1
-    assert world.wrong_leaf_sets() == {} and world.peers[4].joined
+    assert world.wrong_leaf_sets() == {} and world.peers[4].has_joined
 
 
 # ---------------------------------------------------------------- routes

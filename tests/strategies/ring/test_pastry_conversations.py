@@ -114,7 +114,7 @@ def test_a_peer_that_stops_tells_its_leaf_set_and_then_nothing() -> None:
     pastry = settled(1, 2, 3)
     assert sorted(peer for peer, _ in sent(pastry.handle(1, Stopping()), RingLeave)) == [1, 2, 3]
     assert pastry.handle(2, Heard(1, TablePing(1))) == []
-    assert not pastry.joined
+    assert not pastry.has_joined
 
 
 def test_an_entry_that_does_not_answer_is_avoided_until_it_does() -> None:
@@ -168,7 +168,7 @@ def test_the_status_names_the_neighbours() -> None:
     alone = Pastry(PeerConfig(peer=ME))
     assert alone.status() == {"joined": 0, "leaf-set": 0, "table": 0}
     assert Changed("ownership") in alone.handle(0, Begun(()))
-    assert alone.joined and alone.owns(0)
+    assert alone.has_joined and alone.owns(0)
 
 
 @settings(max_examples=60)
@@ -196,17 +196,17 @@ def test_a_leaf_set_is_the_ring_around_a_peer(peers: set[int], gone: list[int], 
 def test_a_peer_whose_contacts_follow_waits_for_one() -> None:
     peer = Pastry(PeerConfig(peer=ME))
     assert not any(isinstance(effect, SendTo) for effect in peer.handle(0, Begun((), contacts_follow=True)))
-    assert not peer.joined
+    assert not peer.has_joined
     assert SendTo(OTHERS[0], JoinRequest(ME)) in peer.handle(SECOND, ContactFound(OTHERS[0]))
     assert peer.handle(2 * SECOND, ContactFound(OTHERS[0])) == [SendTo(OTHERS[0], JoinRequest(ME))]
-    assert peer.handle(2 * SECOND, ContactFound(ME)) == [] and not peer.joined
+    assert peer.handle(2 * SECOND, ContactFound(ME)) == [] and not peer.has_joined
 
 
 def test_a_peer_that_is_its_own_only_contact_begins_a_ring() -> None:
     peer = Pastry(PeerConfig(peer=ME))
     peer.handle(0, Begun((), contacts_follow=True))
     assert Changed("ownership") in peer.handle(0, ContactFound(ME))
-    assert peer.joined
+    assert peer.has_joined
 
 
 def test_a_peer_that_nobody_answered_asks_the_one_that_asks_it() -> None:

@@ -32,7 +32,7 @@ def bottleneck(
     """Measure two live peers across a link of 1 Mbit/s with a queue of 32 kB."""
     import msgspec
 
-    from wend.lab.bottleneck.experiment import EXPERIMENTS, BottleneckSetup, run
+    from wend.lab.bottleneck.experiment import EXPERIMENTS, BottleneckSetup, run_experiment
 
     chosen = EXPERIMENTS if experiments is None else tuple(experiments.split(","))
     for name in chosen:
@@ -43,11 +43,11 @@ def bottleneck(
     for name in EXPERIMENTS:
         if name in chosen:
             with message_console().status(f"{name} ..."):
-                results.append(run(name, setup))
+                results.append(run_experiment(name, setup))
     if as_json:
         print(json.dumps({"setup": msgspec.to_builtins(setup), "results": msgspec.to_builtins(results)}))
     else:
-        output_console().print(_table(results))
+        output_console().print(_make_table(results))
         for one in results:
             if line := _extra_metrics(one):
                 output_console().print(f"{one.experiment}: {line}", style="bright_black")
@@ -64,7 +64,7 @@ def _parse_setting(text: str) -> tuple[str, str]:
         return name, json.dumps(value)
 
 
-def _table(results: "list[BottleneckResult]") -> "RenderableType":
+def _make_table(results: "list[BottleneckResult]") -> "RenderableType":
     table = column_table("", "load", "goodput", "on time", "of best", "queue p50", "p95", "downs", left=("",))
     for one in results:
         table.add_row(

@@ -124,7 +124,7 @@ class Dmm(KeyBasedInterest):
         match message:
             case WantInSpace(space, entries):
                 hop = self._next_hop(space)
-                self._carry_out(now, self._paths.add_from(now, space, hop, sender, entries, self.ring.joined))
+                self._carry_out(now, self._paths.add_from(now, space, hop, sender, entries, self.ring.has_joined))
             case RenewInSpace(space, ids):
                 unknown = self._trees.renew(now, space, sender, self._paths.renew(now, space, sender, ids))
                 if unknown:
@@ -229,7 +229,7 @@ class Dmm(KeyBasedInterest):
             hop = self._next_hop(space)
             if hop != table.next_hop:
                 self._carry_out(now, self._paths.move(space, hop))
-            elif hop is None and self.ring.joined:
+            elif hop is None and self.ring.has_joined:
                 unknown = self._trees.renew(now, space, self.me, table.onward_ids)
                 self._carry_out(now, self._paths.repeat(space, unknown))
 

@@ -70,7 +70,7 @@ class ClusterNodes:
 
     def next_to_root(self, group: str, tree: int) -> str | None:
         """The next cluster on the route to the root of a tree; None if this cluster is the root."""
-        hop = next_node(self.name, self.directory or (self.name,), make_key(group, str(tree)))
+        hop = next_cluster(self.name, self.directory or (self.name,), make_key(group, str(tree)))
         return None if hop == self.name else hop
 
     def is_root(self, group: str, tree: int) -> bool:
@@ -97,33 +97,33 @@ class ClusterNodes:
         """The measured round trip, or a first guess."""
         return self.membership.round_trip_ns(peer)  # type: ignore[no-any-return]
 
-    def send_each(self, peers: Collection[PeerId], message: Any) -> list[PluginEffect]:
+    def send_to_all(self, peers: Collection[PeerId], message: Any) -> list[PluginEffect]:
         return [SendTo(peer, message) for peer in peers if peer != self.me]
 
-    def to_partners(self, message: Any) -> list[PluginEffect]:
+    def send_to_partners(self, message: Any) -> list[PluginEffect]:
         """Send a message to the other coordinators and backups of this cluster."""
-        return self.send_each(self.holders, message)
+        return self.send_to_all(self.holders, message)
 
     def multicast(self, message: Any) -> list[PluginEffect]:
         """Send a message to all members, to each one if multicast does not work."""
         if self.membership.multicast_works:
             return [Multicast(f"cluster {self.name}", message)]
-        return self.send_each(self.members, message)
+        return self.send_to_all(self.members, message)
 
 
-def next_node(mine: str, names: Collection[str], key: int) -> str:
+def next_cluster(mine: str, names: Collection[str], key: int) -> str:
     """The next cluster on Pastry's route to a key: the closest one if it is in the leaf set, else one that shares more
     digits with the key. The name of the asking cluster if that is the closest."""
-    here = _place(mine)
-    closest = min(names, key=lambda name: (distance(_place(name), key), name))
-    ring = sorted(names, key=lambda name: (_place(name) - here) % RING)
+    here = _ring_position(mine)
+    closest = min(names, key=lambda name: (distance(_ring_position(name), key), name))
+    ring = sorted(names, key=lambda name: (_ring_position(name) - here) % RING)
     if len(ring) <= FULL or closest in ring[: FULL // 2 + 1] or closest in ring[-FULL // 2 :]:
         return closest
     shared = shared_digits(here, key)
-    longer = [name for name in ring if shared_digits(_place(name), key) > shared]
-    longer.sort(key=lambda name: (shared_digits(_place(name), key), distance(_place(name), here)))
+    longer = [name for name in ring if shared_digits(_ring_position(name), key) > shared]
+    longer.sort(key=lambda name: (shared_digits(_ring_position(name), key), distance(_ring_position(name), here)))
     return longer[0] if longer else closest
 
 
-def _place(name: str) -> int:
+def _ring_position(name: str) -> int:
     return make_key("cluster", name)

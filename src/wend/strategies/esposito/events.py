@@ -54,49 +54,49 @@ class TreeEvents:
     # ---------------------------------------------------------------- publications
 
     def publish(self, now: Nanos, event: Event, born_ns: Nanos) -> Iterator[PluginEffect]:
-        if not self._cluster.membership.joined:
+        if not self._cluster.membership.has_joined:
             yield Notice("published-early", self._cluster.me)
             yield Drop(event.id, (self._cluster.me,), "not-joined")
             return
         yield from self._cluster.multicast(MulticastEvent(event, now - born_ns))
-        yield from self._climb_all(now, event, born_ns)
+        yield from self._send_to_roots(now, event, born_ns)
 
-    def hear_member(self, now: Nanos, sender: PeerId, message: MulticastEvent) -> Iterator[PluginEffect]:
-        """An event came by the multicast of this cluster."""
+    def on_multicast(self, now: Nanos, sender: PeerId, message: MulticastEvent) -> Iterator[PluginEffect]:
+        """Deliver an event that came by the multicast of this cluster."""
         event, born_ns = message.event, self._born_ns(now, sender, message.age_ns)
         yield from self._deliver(event, born_ns)
         if message.tree == PUBLISHED_HERE:
-            yield from self._climb_all(now, event, born_ns)
+            yield from self._send_to_roots(now, event, born_ns)
         elif self._cluster.my_trees:
             yield from self._expect(now, message.group, event, born_ns)
 
-    def _climb_all(self, now: Nanos, event: Event, born_ns: Nanos) -> Iterator[PluginEffect]:
+    def _send_to_roots(self, now: Nanos, event: Event, born_ns: Nanos) -> Iterator[PluginEffect]:
         """Pass an event of this cluster on to the roots of this coordinator's trees."""
         if self._cluster.my_trees:
             put(self._events, event.id, (event, born_ns, True), MAX_EVENTS)
         for tree in self._cluster.my_trees:
             for group in groups_of(event):
-                yield from self._climb(now, EventToRoot(group, tree, event, 0), born_ns)
+                yield from self._send_towards_root(now, EventToRoot(group, tree, event, 0), born_ns)
 
-    def hear_to_root(self, now: Nanos, sender: PeerId, message: EventToRoot) -> Iterable[PluginEffect]:
-        return self._climb(now, message, self._born_ns(now, sender, message.age_ns))
+    def on_way_to_root(self, now: Nanos, sender: PeerId, message: EventToRoot) -> Iterable[PluginEffect]:
+        return self._send_towards_root(now, message, self._born_ns(now, sender, message.age_ns))
 
-    def _climb(self, now: Nanos, message: EventToRoot, born_ns: Nanos) -> Iterable[PluginEffect]:
+    def _send_towards_root(self, now: Nanos, message: EventToRoot, born_ns: Nanos) -> Iterable[PluginEffect]:
         group, tree, event, hops = message.group, message.tree, message.event, message.hops
         hop = self._cluster.next_to_root(group, tree)
         if hop is None:
-            return self._descend(now, group, tree, event, born_ns, hops)
+            return self._distribute(now, group, tree, event, born_ns, hops)
         if hops >= MAX_HOPS:
             return [Drop(event.id, (self._cluster.me,), "routing-loop")]
         return self._cluster.send(hop, tree, EventToRoot(group, tree, event, now - born_ns, hops + 1))
 
     # ---------------------------------------------------------------- down the trees
 
-    def hear_down(self, now: Nanos, sender: PeerId, cluster: str, message: EventDown) -> Iterable[PluginEffect]:
+    def on_way_down(self, now: Nanos, sender: PeerId, cluster: str, message: EventDown) -> Iterable[PluginEffect]:
         born_ns = self._born_ns(now, sender, message.age_ns)
-        return self._descend(now, message.group, message.tree, message.event, born_ns, message.hops, cluster)
+        return self._distribute(now, message.group, message.tree, message.event, born_ns, message.hops, cluster)
 
-    def _descend(
+    def _distribute(
         self, now: Nanos, group: str, tree: int, event: Event, born_ns: Nanos, hops: int, cluster: str = ""
     ) -> Iterator[PluginEffect]:
         """Multicast an event that came by a tree, once, and pass it on to the children there."""
@@ -104,9 +104,9 @@ class TreeEvents:
         if not self._forwarded.add((tree, group, id_)):
             yield Notice("duplicate", self._cluster.me)
             return
-        self._late.arrived(now, (group, tree), id_, (tree, id_) in self._fetched)
+        self._late.record_arrival(now, (group, tree), id_, (tree, id_) in self._fetched)
         yield from self._expect(now, group, event, born_ns)
-        if group in self._groups.of_cluster() and not self._events[id_][2]:
+        if group in self._groups.cluster_groups() and not self._events[id_][2]:
             yield from self._cluster.multicast(MulticastEvent(event, now - born_ns, tree, group))
         yield from self._deliver(event, born_ns)
         for child in self._places.get(group, tree).children:
@@ -126,11 +126,11 @@ class TreeEvents:
     # ---------------------------------------------------------------- recovery
 
     def _expect(self, now: Nanos, group: str, event: Event, born_ns: Nanos) -> Iterator[PluginEffect]:
-        """Some tree has brought an event: wait for it on this coordinator's trees that have not."""
+        """Wait for an event on those trees of this coordinator that have not brought it."""
         id_ = event.id
         if id_ not in self._events:
             put(self._events, id_, (event, born_ns, False), MAX_EVENTS)
-        self._late.came_by(now, group, id_)
+        self._late.record_first_arrival(now, group, id_)
         for tree in self._cluster.my_trees:
             has_parent = self._places.get(group, tree).parent is not None
             if has_parent and (tree, group, id_) not in self._forwarded:
@@ -138,12 +138,12 @@ class TreeEvents:
 
     def tell_parents(self, now: Nanos) -> Iterator[PluginEffect]:
         """Tell parents of events that they did not send in time."""
-        for (group, tree), id_ in self._late.take(now):
+        for (group, tree), id_ in self._late.pop_late(now):
             parent = self._places.get(group, tree).parent
             if parent is not None and tree in self._cluster.my_trees:
                 yield from self._cluster.send(parent, tree, OfferEvent(group, tree, id_))
 
-    def hear_offer(self, sender: PeerId, message: OfferEvent) -> list[PluginEffect]:
+    def on_offer(self, sender: PeerId, message: OfferEvent) -> list[PluginEffect]:
         """Ask a child for an event that this cluster has missed, and join the trees again."""
         if message.id in self._events:
             return []
@@ -151,10 +151,10 @@ class TreeEvents:
         return [
             SendTo(sender, FetchEvent(message.group, message.tree, message.id)),
             Notice("reroute", sender),
-            *self._cluster.to_partners(rejoin),
+            *self._cluster.send_to_partners(rejoin),
         ]
 
-    def hear_request(self, now: Nanos, sender: PeerId, message: FetchEvent) -> Iterator[PluginEffect]:
+    def on_fetch(self, now: Nanos, sender: PeerId, message: FetchEvent) -> Iterator[PluginEffect]:
         entry = self._events.get(message.id)
         if entry is not None:
             event, born_ns, _ = entry

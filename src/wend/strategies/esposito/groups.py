@@ -24,7 +24,7 @@ class MemberGroups:
         self._own: dict[str, None] = {}
         self._members: dict[PeerId, dict[str, None]] = {}
 
-    def of_cluster(self) -> dict[str, None]:
+    def cluster_groups(self) -> dict[str, None]:
         """The groups that the cluster follows, as a coordinator or backup knows."""
         groups = dict(self._own)
         for member in self._cluster.members:
@@ -43,11 +43,11 @@ class MemberGroups:
         """Tell coordinators and backups which groups this peer follows, and which it follows no longer."""
         holders = self._cluster.holders
         for groups in batches(list(self._own)):
-            yield from self._cluster.send_each(holders, MemberFollows(groups))
+            yield from self._cluster.send_to_all(holders, MemberFollows(groups))
         for groups in batches(gone):
-            yield from self._cluster.send_each(holders, MemberFollows((), groups))
+            yield from self._cluster.send_to_all(holders, MemberFollows((), groups))
 
-    def hear(self, member: PeerId, message: MemberFollows) -> None:
+    def on_member_follows(self, member: PeerId, message: MemberFollows) -> None:
         groups = self._members.setdefault(member, {})
         groups.update(dict.fromkeys(message.groups))
         for group in message.gone:

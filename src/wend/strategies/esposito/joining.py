@@ -33,7 +33,7 @@ MAX_PENDING = 256
 
 
 class _Question(msgspec.Struct, frozen=True):
-    """Another cluster asks for paths that are still being traced."""
+    """The question of another cluster, for paths that are still being traced."""
 
     group: str
     tree: int
@@ -53,7 +53,7 @@ class PathAnswers:
         """None until the path is traced."""
         self._questions: list[_Question] = []
 
-    def hear_join(self, message: FindParent) -> Iterable[PluginEffect]:
+    def on_find_parent(self, message: FindParent) -> Iterable[PluginEffect]:
         """Answer, or pass the message on towards the root."""
         group, tree = message.group, message.tree
         if self._places.is_on_tree(group, tree):
@@ -63,7 +63,7 @@ class PathAnswers:
             return []
         return self._cluster.send(hop, tree, msgspec.structs.replace(message, hops=message.hops + 1))
 
-    def hear_question(self, message: AskPath) -> Iterable[PluginEffect]:
+    def on_ask_path(self, message: AskPath) -> Iterable[PluginEffect]:
         is_on_tree = self._places.is_on_tree(message.group, message.tree)
         return self.answer(message.group, message.tree, message.cluster) if is_on_tree else []
 
@@ -81,13 +81,13 @@ class PathAnswers:
             if peer not in self._paths:
                 self._paths[peer] = None
                 yield FindPath(peer)
-        yield from self._answer_complete()
+        yield from self._answer_traced_questions()
 
-    def path_found(self, message: PathFound) -> Iterator[PluginEffect]:
+    def on_path(self, message: PathFound) -> Iterator[PluginEffect]:
         self._paths[message.peer] = tuple(router for router in message.path or () if router is not None)
-        yield from self._answer_complete()
+        yield from self._answer_traced_questions()
 
-    def _answer_complete(self) -> Iterator[PluginEffect]:
+    def _answer_traced_questions(self) -> Iterator[PluginEffect]:
         """Answer the questions whose paths are all traced."""
         questions, self._questions = self._questions, []
         for one in questions:
@@ -134,16 +134,16 @@ class TreeJoins:
         self._parents: dict[tuple[str, int], ParentCandidate] = {}
         """What this coordinator chose last."""
 
-    def join_lacking(self, now: Nanos) -> Iterator[PluginEffect]:
+    def join_trees_without_parent(self, now: Nanos) -> Iterator[PluginEffect]:
         """Join the trees that this cluster needs and in which it has no parent."""
         if self._cluster.joins_trees:
-            for group, trees in self._places.lacking_parents().items():
+            for group, trees in self._places.trees_without_parent().items():
                 if group not in self._failed:
                     yield from self._join(now, group, trees)
 
     def retry(self, now: Nanos) -> Iterator[PluginEffect]:
         self._failed = {}
-        yield from self.join_lacking(now)
+        yield from self.join_trees_without_parent(now)
 
     def rejoin(self, now: Nanos, group: str) -> Iterator[PluginEffect]:
         """Join all trees again: this cluster has missed an event on its way in."""
@@ -161,8 +161,8 @@ class TreeJoins:
             if hop is not None:
                 yield from self._cluster.send(hop, tree, FindParent(group, tree, self._cluster.name))
 
-    def hear(self, now: Nanos, message: TreeNeighbours) -> Iterator[PluginEffect]:
-        """A cluster on a tree has answered. Ask its neighbours, too, if it was the first of that tree to answer."""
+    def on_neighbours(self, now: Nanos, message: TreeNeighbours) -> Iterator[PluginEffect]:
+        """Record the answer of a cluster on a tree. Ask the neighbours of the first that answers, too."""
         search, mine = self._searches.get(message.group), self._cluster.name
         tree, cluster = message.tree, message.cluster
         if search is None or tree not in search.trees or (tree, cluster) in search.answers:

@@ -66,9 +66,9 @@ class Places:
         """Whether this cluster is the root, or has a parent that has answered."""
         return bool(self.get(group, tree).ancestors) or self._cluster.is_root(group, tree)
 
-    def lacking_parents(self) -> dict[str, list[int]]:
+    def trees_without_parent(self) -> dict[str, list[int]]:
         """By group, the trees in which this cluster needs a parent and has none."""
-        groups = self._groups.of_cluster()
+        groups = self._groups.cluster_groups()
         groups.update(dict.fromkeys(group for (group, _), place in self._places.items() if place.children))
         trees = range(len(self._cluster.slots))
         lacking = {
@@ -95,8 +95,8 @@ class Places:
             yield from self._tell_partners(group, tree)
         yield from self._cluster.send(parent, tree, RegisterChild(group, tree, mine))
 
-    def hear_added(self, cluster: str, message: ChildRegistered) -> Iterator[PluginEffect]:
-        """The parent has answered, or its ancestors have changed."""
+    def on_child_registered(self, cluster: str, message: ChildRegistered) -> Iterator[PluginEffect]:
+        """Record the ancestors that the parent sent."""
         group, tree, ancestors = message.group, message.tree, message.ancestors
         mine = self._cluster.name
         place = self.get(group, tree)
@@ -118,7 +118,7 @@ class Places:
         place = self._places.setdefault((group, tree), Place())
         is_new = child not in place.children
         place.children[child] = now + self._expiry_ns
-        yield from self._cluster.send(child, tree, self._child_added(group, tree))
+        yield from self._cluster.send(child, tree, self._make_child_registered(group, tree))
         if is_new:
             yield from self._tell_partners(group, tree)
 
@@ -127,22 +127,22 @@ class Places:
         if place.children.pop(message.cluster, None) is not None:
             yield from self._tell_partners(message.group, message.tree)
 
-    def _child_added(self, group: str, tree: int) -> ChildRegistered:
+    def _make_child_registered(self, group: str, tree: int) -> ChildRegistered:
         return ChildRegistered(group, tree, (self._cluster.name, *self.get(group, tree).ancestors))
 
     def _tell_children(self, group: str, tree: int) -> Iterator[PluginEffect]:
         for child in self.get(group, tree).children:
-            yield from self._cluster.send(child, tree, self._child_added(group, tree))
+            yield from self._cluster.send(child, tree, self._make_child_registered(group, tree))
 
     # ---------------------------------------------------------------- partners and backups
 
     def _tell_partners(self, group: str, tree: int) -> list[PluginEffect]:
         place = self.get(group, tree)
         message = PlaceChanged(group, tree, place.parent, tuple(place.children), place.ancestors)
-        return self._cluster.to_partners(message)
+        return self._cluster.send_to_partners(message)
 
-    def hear_partner(self, now: Nanos, message: PlaceChanged) -> None:
-        """The active coordinator of another tree, or of one that this peer backs up, tells its place there."""
+    def on_partner(self, now: Nanos, message: PlaceChanged) -> None:
+        """Record the place of the active coordinator of another tree, or of one that this peer backs up."""
         children = dict.fromkeys(message.children, now + self._expiry_ns)
         self._places[message.group, message.tree] = Place(message.parent, children, message.ancestors)
 
@@ -158,7 +158,7 @@ class Places:
 
     def renew(self, now: Nanos) -> Iterator[PluginEffect]:
         """Renew the places in this coordinator's trees, and leave those that nobody here or below needs."""
-        groups = self._groups.of_cluster()
+        groups = self._groups.cluster_groups()
         for (group, tree), place in list(self._places.items()):
             if tree not in self._cluster.my_trees:
                 continue

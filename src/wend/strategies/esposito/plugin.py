@@ -102,24 +102,28 @@ class Esposito(Interest):
         match event:
             case Heard(sender, message) if isinstance(message, MemberMessage):
                 is_member = sender in self._cluster.members
-                return self._hear_member(now, sender, message) if is_member else [Refuse(sender, NOT_A_MEMBER)]
+                return self._on_member_message(now, sender, message) if is_member else [Refuse(sender, NOT_A_MEMBER)]
             case Heard(sender, message):
-                return self._hear_cluster(now, sender, message)
+                return self._on_cluster_message(now, sender, message)
             case Arrived():
                 return self._events.publish(now, event.event, event.born_ns)
             case SubscriptionsChanged():
-                return [*self._groups.update(), *self._joining.join_lacking(now)]
+                return [*self._groups.update(), *self._joining.join_trees_without_parent(now)]
             case Changed("cluster"):
                 self._groups.forget_former_members()
-                return [*self._groups.announce(), *self._places.take_over(now), *self._joining.join_lacking(now)]
+                return [
+                    *self._groups.announce(),
+                    *self._places.take_over(now),
+                    *self._joining.join_trees_without_parent(now),
+                ]
             case PathFound():
-                return self._answers.path_found(event)
+                return self._answers.on_path(event)
             case Undelivered(peer, message) if peer == self._cluster.me:  # too large to multicast
-                return self._cluster.send_each(self._cluster.members, message)
+                return self._cluster.send_to_all(self._cluster.members, message)
             case Begun():
                 return [Timer(now + self._first_beacon_ns, BEACON)]
             case Due(name) if name == SEARCH:
-                return self._tell_choices(now)
+                return self._announce_choices(now)
             case Due(name) if name == LATE:
                 return self._events.tell_parents(now)
             case Due(name) if name == BEACON:
@@ -135,23 +139,23 @@ class Esposito(Interest):
 
     # ---------------------------------------------------------------- messages
 
-    def _hear_member(self, now: Nanos, sender: PeerId, message: MemberMessage) -> Iterable[PluginEffect]:
+    def _on_member_message(self, now: Nanos, sender: PeerId, message: MemberMessage) -> Iterable[PluginEffect]:
         match message:
             case MulticastEvent():
-                return self._events.hear_member(now, sender, message)
+                return self._events.on_multicast(now, sender, message)
             case MemberFollows():
-                self._groups.hear(sender, message)
-                return self._joining.join_lacking(now)
+                self._groups.on_member_follows(sender, message)
+                return self._joining.join_trees_without_parent(now)
             case PlaceChanged():
                 if 0 <= message.tree < len(self._cluster.slots):
-                    self._places.hear_partner(now, message)
-                return self._joining.join_lacking(now)
+                    self._places.on_partner(now, message)
+                return self._joining.join_trees_without_parent(now)
             case ChosenParent(group, tree, parent):
                 return self._places.choose(group, tree, parent) if tree in self._cluster.my_trees else []
             case Rejoin(group):
                 return self._joining.rejoin(now, group)
 
-    def _hear_cluster(self, now: Nanos, sender: PeerId, message: TreeMessage) -> Iterable[PluginEffect]:
+    def _on_cluster_message(self, now: Nanos, sender: PeerId, message: TreeMessage) -> Iterable[PluginEffect]:
         cluster = self._cluster.cluster_of(sender)
         if cluster is None or cluster == self._cluster.name:
             return [Refuse(sender, NOT_A_COORDINATOR)]
@@ -160,37 +164,40 @@ class Esposito(Interest):
         if isinstance(message, TreeNeighbours | RegisterChild | DropChild) and message.cluster != cluster:
             return [Refuse(sender, NOT_A_COORDINATOR)]
         if isinstance(message, TreeNeighbours):
-            return [*self._joining.hear(now, message), *self._tell_choices(now)]
+            return [*self._joining.on_neighbours(now, message), *self._announce_choices(now)]
         if message.tree not in self._cluster.my_trees:
             return []  # it is for a coordinator before this one, or after it
         match message:
             case EventToRoot():
-                return self._events.hear_to_root(now, sender, message)
+                return self._events.on_way_to_root(now, sender, message)
             case EventDown():
-                return self._events.hear_down(now, sender, cluster, message)
+                return self._events.on_way_down(now, sender, cluster, message)
             case OfferEvent():
-                return self._hear_offer(now, sender, message)
+                return self._on_offer(now, sender, message)
             case FetchEvent():
-                return self._events.hear_request(now, sender, message)
+                return self._events.on_fetch(now, sender, message)
             case FindParent():
-                return self._answers.hear_join(message)
+                return self._answers.on_find_parent(message)
             case AskPath():
-                return self._answers.hear_question(message)
+                return self._answers.on_ask_path(message)
             case RegisterChild():
-                return [*self._places.add_child(now, message), *self._joining.join_lacking(now)]
+                return [*self._places.add_child(now, message), *self._joining.join_trees_without_parent(now)]
             case ChildRegistered():
-                return [*self._places.hear_added(cluster, message), *self._joining.join_lacking(now)]
+                return [
+                    *self._places.on_child_registered(cluster, message),
+                    *self._joining.join_trees_without_parent(now),
+                ]
             case DropChild():
                 return self._places.remove_child(message)
 
-    def _hear_offer(self, now: Nanos, sender: PeerId, message: OfferEvent) -> list[PluginEffect]:
-        effects = self._events.hear_offer(sender, message)
+    def _on_offer(self, now: Nanos, sender: PeerId, message: OfferEvent) -> list[PluginEffect]:
+        effects = self._events.on_offer(sender, message)
         return [*effects, *(self._joining.rejoin(now, message.group) if effects else [])]
 
-    def _tell_choices(self, now: Nanos) -> Iterator[PluginEffect]:
+    def _announce_choices(self, now: Nanos) -> Iterator[PluginEffect]:
         """Tell the coordinators of this cluster which parents were chosen for their trees."""
         for choice in self._joining.finish(now):
             if choice.tree in self._cluster.my_trees:
                 yield from self._places.choose(choice.group, choice.tree, choice.parent)
             else:
-                yield from self._cluster.send_each([self._cluster.slots[choice.tree].active], choice)
+                yield from self._cluster.send_to_all([self._cluster.slots[choice.tree].active], choice)

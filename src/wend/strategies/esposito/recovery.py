@@ -17,7 +17,7 @@ MAX_EVENTS = 4096
 
 
 class ExpectedEvents:
-    """The events that came by one tree, and are expected on another."""
+    """The events that came by one tree and are expected on another."""
 
     def __init__(self, first_gap_ns: Nanos) -> None:
         self._first_gap_ns = first_gap_ns
@@ -27,8 +27,8 @@ class ExpectedEvents:
         """When the first tree brought an event."""
         self._due_ns: dict[tuple[TreeId, EventId], Nanos] = {}
 
-    def came_by(self, now: Nanos, group: str, id_: EventId) -> None:
-        """Some tree has brought an event."""
+    def record_first_arrival(self, now: Nanos, group: str, id_: EventId) -> None:
+        """Record when the first tree brought an event."""
         if (group, id_) not in self._first_ns:
             put(self._first_ns, (group, id_), now, MAX_EVENTS)
 
@@ -37,15 +37,15 @@ class ExpectedEvents:
         put(self._due_ns, (tree_id, id_), now + gap_ns, MAX_EVENTS)
         return Timer(now + gap_ns + 1, LATE)
 
-    def arrived(self, now: Nanos, tree_id: TreeId, id_: EventId, is_fetched: bool) -> None:
-        """A tree has brought an event. An event that was fetched on this tree says nothing of its usual gap."""
+    def record_arrival(self, now: Nanos, tree_id: TreeId, id_: EventId, is_fetched: bool) -> None:
+        """Record that a tree has brought an event. One that was fetched on this tree says nothing of its usual gap."""
         self._due_ns.pop((tree_id, id_), None)
         first_ns = self._first_ns.get((tree_id[0], id_))
         if first_ns is not None and not is_fetched:
             self._gaps[tree_id] = max(self._gaps.get(tree_id, self._first_gap_ns), now - first_ns)
 
-    def take(self, now: Nanos) -> list[tuple[TreeId, EventId]]:
-        """The events that did not come in time."""
+    def pop_late(self, now: Nanos) -> list[tuple[TreeId, EventId]]:
+        """Remove and return the events that did not come in time."""
         late = [key for key, due_ns in self._due_ns.items() if due_ns < now]
         for key in late:
             del self._due_ns[key]

@@ -61,7 +61,7 @@ class GroupEvents:
         self._forwarded = Seen()
 
     def publish(self, now: Nanos, event: Event, born_ns: Nanos) -> None:
-        if not self._interest.ring.joined:
+        if not self._interest.ring.has_joined:
             self._interest.drop_too_early(event.id)
             return
         for group in groups_of(event):

@@ -150,7 +150,7 @@ def entries_of(subscription: Subscription) -> list[tuple[Entry, Filter]]:
 class Ring(Protocol):
     """What a DHT offers, as `pastry` does."""
 
-    joined: bool
+    has_joined: bool
 
     def next_hop(self, key: int, avoid: Iterable[PeerId] = ()) -> PeerId: ...
     def owns(self, key: int) -> bool: ...

@@ -79,7 +79,7 @@ class Pastry(Membership):
         settings = config.of(PastrySettings)
         detection_ns = settings.pastry_detection_ns
         self.me = config.peer
-        self.joined = False
+        self.has_joined = False
         self._incarnation = config.incarnation
         self._starts_settled = settings.pastry_settled and config.incarnation == 1
         self._period_ns = detection_ns * 2 // 5
@@ -133,7 +133,7 @@ class Pastry(Membership):
 
     def owns(self, key: int) -> bool:
         """Whether this peer is the closest to a key, of all that it believes alive."""
-        return self.joined and self.next_hop(key) == self.me
+        return self.has_joined and self.next_hop(key) == self.me
 
     def replicas(self, count: int) -> tuple[PeerId, ...]:
         """The nearest neighbours on the ring, successors and predecessors in turn."""
@@ -158,7 +158,7 @@ class Pastry(Membership):
         """1 under `joined` if it has; the sizes of the `leaf-set` and the `table`; `predecessor` and `successor`.
         `leaf/3` is the third peer after this one on the ring, `leaf/-3` the third before it."""
         peers = self._leaf.peers
-        snapshot = {"joined": int(self.joined), "leaf-set": len(peers), "table": self._table.entries}
+        snapshot = {"joined": int(self.has_joined), "leaf-set": len(peers), "table": self._table.entries}
         if peers:
             snapshot |= {"predecessor": peers[-1], "successor": peers[0]}
         after = (len(peers) + 1) // 2
@@ -187,7 +187,7 @@ class Pastry(Membership):
         elif type(event) is Stopping:
             for peer in self._leaf.peers:
                 self._send(peer, RingLeave(self._incarnation, self._leaf.peers))
-            self._has_left, self.joined = True, False
+            self._has_left, self.has_joined = True, False
         self._finish_joining(now)
         if len(self._leaf) < FULL:
             self._leaf.whole = all(peer in self._leaf for peer in self._table)
@@ -225,7 +225,7 @@ class Pastry(Membership):
             case JoinRequest():
                 self._on_join_request(now, sender, message)
             case JoinReply(leaves):
-                self._is_joining = self._is_joining or not self.joined
+                self._is_joining = self._is_joining or not self.has_joined
                 self._out += neighbours.meet(now, sender)
                 self._out += neighbours.consider(now, sender)
                 self._out += neighbours.learn(now, leaves)
@@ -265,7 +265,7 @@ class Pastry(Membership):
             for peer in others:
                 self._table.confirm(peer)
             self._out += self._neighbours.follow_leaf_set(now)
-            self.joined = True
+            self.has_joined = True
         elif others:
             self._requests.contacts = list(others[:MAX_CONTACTS])
             self._ask_next_contact(now)
@@ -274,7 +274,7 @@ class Pastry(Membership):
 
     def _begin_ring(self) -> None:
         """Become the first peer of a ring. If there are contacts, other rings may exist: look for them soon."""
-        self.joined = self._has_moved = True
+        self.has_joined = self._has_moved = True
         self._requests.retry_ns = FIRST_RETRY
 
     def _on_contact(self, now: Nanos, peer: PeerId) -> None:
@@ -282,23 +282,23 @@ class Pastry(Membership):
         A peer that is its own only contact begins one."""
         requests = self._requests
         if peer == self.me:
-            if not requests.contacts and not self.joined:
+            if not requests.contacts and not self.has_joined:
                 self._begin_ring()
             return
         requests.add(peer)
         if requests.count == 0:
             self._ask_next_contact(now)
         else:
-            self._out.append(requests.ask(peer, self.joined))
+            self._out.append(requests.ask(peer, self.has_joined))
 
     def _ask_next_contact(self, now: Nanos) -> None:
-        self._out += self._requests.ask_next(now, self.joined, self._trips.average_ns)
+        self._out += self._requests.ask_next(now, self.has_joined, self._trips.average_ns)
 
     def _on_join_request(self, now: Nanos, sender: PeerId, message: JoinRequest) -> None:
         joiner = message.joiner
-        if not self.joined and message.hops == 0:
+        if not self.has_joined and message.hops == 0:
             self._on_early_request(now, sender)
-        if joiner == self.me or not (self.joined or self._leaf.peers):
+        if joiner == self.me or not (self.has_joined or self._leaf.peers):
             return  # two joiners that are closest to each other must not wait for each other
         key = node_id(joiner)
         hop = self.next_hop(key, (joiner,))
@@ -325,8 +325,8 @@ class Pastry(Membership):
         """Count as joined once all members of the received leaf set have answered or are given up."""
         if self._is_joining and not self._probes.leaf_probes:
             self._is_joining = False
-            if self._leaf.peers and not self.joined:
-                self.joined = self._has_moved = True
+            if self._leaf.peers and not self.has_joined:
+                self.has_joined = self._has_moved = True
                 self._requests.retry_ns = 2 * FIRST_RETRY  # this may be the smaller of two rings
                 for peer in self._table:
                     self._out += self._probes.ping(now, peer)
@@ -357,7 +357,7 @@ class Pastry(Membership):
         for peer in peers:
             if peer != self.me and peer not in self._dead:
                 self._upkeep.suggest(peer)
-                if self.joined:
+                if self.has_joined:
                     self._out += self._neighbours.consider(now, peer)
 
     # ---------------------------------------------------------------- heartbeats and failures
@@ -373,7 +373,7 @@ class Pastry(Membership):
             for peer in self._dead.outdated(now):
                 self._out += self._probes.ping(now, peer, is_last_chance=True)
             self._forget_strangers()
-        if self.joined and len(self._leaf) < FULL and not self._leaf.whole:
+        if self.has_joined and len(self._leaf) < FULL and not self._leaf.whole:
             self._out += self._neighbours.repair(now, clockwise=True)
             self._out += self._neighbours.repair(now, clockwise=False)
         self._out += self._upkeep.tend(now, self._heartbeats)
@@ -400,7 +400,7 @@ class Pastry(Membership):
             self._dead.discard(peer)
             return
         self._dead.add(now, peer)  # a peer that is alone forgets none: its own network may be down
-        if not probe.is_last_chance and self._drop(now, peer) and self.joined:
+        if not probe.is_last_chance and self._drop(now, peer) and self.has_joined:
             self._out += self._neighbours.announce(now, peer, probe.is_claim)
             self._out += self._neighbours.repair_beside(now, peer)
 

@@ -14,6 +14,7 @@ There is one deviation: here publishing uses no capacity of the publisher. In th
 hardly any cell would have the solution that the thesis reports.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple
@@ -42,6 +43,8 @@ class Program:
         self.k = k
         self._own: dict[int, list[list[Nodes]]] = {}
         self._known: dict[int, dict[int, list[Nodes]]] = {}
+        self._passed: dict[int, dict[int, int]] = {}
+        """By publisher and peer: the first known receiver whose paths all pass this peer."""
 
     def trees(self, publisher: int, receivers: Sequence[int]) -> tuple[Nodes, ...]:
         """The k delivery graphs of a message, as lists of nodes. A graph without a path is empty."""
@@ -52,27 +55,32 @@ class Program:
                 trees = [(*tree, publisher) for tree in trees]
             elif receiver in known:
                 trees = list(known[receiver])
-            elif (held := self._contained(known, receiver)) is not None:
-                known[receiver] = held
+            elif (held := self._contained(publisher, receiver)) is not None:
+                self._store(publisher, receiver, held)
             else:
-                known[receiver] = self.paths(publisher)[receiver]
+                self._store(publisher, receiver, self.paths(publisher)[receiver])
                 trees = [_united(tree, path) for tree, path in zip(trees, known[receiver], strict=True)]
         return tuple(trees)
 
     def _that_matter(self, publisher: int, receivers: Sequence[int]) -> Sequence[int]:
         """If all receivers are known, only the last one has an effect (and the publisher, if it comes later)."""
-        known = self._known[publisher]
-        if any(receiver not in known and receiver != publisher for receiver in receivers):
+        if not set(receivers) - {publisher} <= self._known[publisher].keys():
             return receivers
         last = next((i for i in range(len(receivers) - 1, -1, -1) if receivers[i] != publisher), 0)
         return receivers[last:]
 
-    def _contained(self, known: dict[int, list[Nodes]], receiver: int) -> list[Nodes] | None:
+    def _contained(self, publisher: int, receiver: int) -> list[Nodes] | None:
         """Find the first known receiver whose paths all pass this one; return the paths up to this one."""
-        for other in sorted(known):
-            if all(receiver in path for path in known[other]):
-                return [path[: path.index(receiver) + 1] for path in known[other]]
-        return None
+        other = self._passed.get(publisher, {}).get(receiver)
+        if other is None:
+            return None
+        return [path[: path.index(receiver) + 1] for path in self._known[publisher][other]]
+
+    def _store(self, publisher: int, receiver: int, paths: list[Nodes]) -> None:
+        self._known[publisher][receiver] = paths
+        passed = self._passed.setdefault(publisher, {})
+        for peer in set(paths[0]).intersection(*paths[1:]):
+            passed[peer] = min(receiver, passed.get(peer, receiver))
 
     def paths(self, publisher: int) -> list[list[Nodes]]:
         if publisher not in self._own:
@@ -93,16 +101,25 @@ def _united(tree: Nodes, path: Nodes) -> Nodes:
     return (*tree, *(node for node in path if node not in tree))
 
 
-def needed_capacity(graph: CsrGraph, messages: Iterable[Message], k: int) -> float:
-    """The least capacity per link, in messages, at which the program's load-balancing model has a solution. The
-    capacity of a node is the sum over its links."""
+FlowCounts = dict[tuple[Nodes, ...], int]
+"""Delivery graphs, without the publisher -> the number of messages that have them."""
+
+
+def count_flows(graph: CsrGraph, messages: Iterable[Message], k: int) -> FlowCounts:
+    """Find the delivery graphs of all messages. Messages with the same graphs are one flow."""
     program = Program(graph, k)
-    flows: dict[tuple[Nodes, ...], int] = {}
-    for publisher, receivers in messages:
-        all_trees = program.trees(publisher, receivers)
+    found = Counter((publisher, program.trees(publisher, receivers)) for publisher, receivers in messages)
+    flows: FlowCounts = {}
+    for (publisher, all_trees), count in found.items():
         trees = tuple(tuple(node for node in tree if node != publisher) for tree in all_trees)
         if all(trees):  # an empty one carries any number of messages, to nobody
-            flows[trees] = flows.get(trees, 0) + 1
+            flows[trees] = flows.get(trees, 0) + count
+    return flows
+
+
+def needed_capacity(graph: CsrGraph, flows: FlowCounts, k: int) -> float:
+    """The least capacity per link, in messages, at which the program's load-balancing model has a solution. The
+    capacity of a node is the sum over its links."""
     if not flows:
         return 0.0
     members = [sorted(set(tree)) for trees in flows for tree in trees]

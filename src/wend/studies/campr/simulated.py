@@ -7,11 +7,15 @@ plan needs is the capacity at which everything *fits*. The links of a trial have
 load 1 the fullest link is exactly full. Events are evenly spaced, ACKs use no capacity, nothing fails, and deadlines
 never bind. So queues cause all losses.
 
+With `at_once`, all messages of one second are published at the same moment, as in the thesis's simulation. There a
+capacity is a number of messages, so the length of queues is stated as a share of the messages that a link carries in
+that second (`queue_share`).
+
 Above load 1 a plan carries the most valuable messages, and publishers refuse the rest. `promised` is the share that
 the linear program leaves undelivered, `undelivered` the share that the simulated peers do.
 """
 
-from math import inf
+from math import ceil, inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
@@ -22,12 +26,14 @@ import numpy as np
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim.drop_ledger import PEER_BUSY, QUEUE_FULL
 from wend.drivers.sim.run import play
+from wend.drivers.workload import Topic, make_topics
 from wend.drivers.world import World
 from wend.model.forwarding import Forwarding
 from wend.model.plan import Plan
 from wend.model.rates import Rate
 from wend.model.scenario import STATED
 from wend.model.summary import Summary
+from wend.model.units import SECOND
 from wend.pipeline.code_hash import PARTS
 from wend.pipeline.sweeps.trials import TrialKind
 from wend.planning.delivery_graphs import delivery_graphs, up_to
@@ -48,7 +54,7 @@ DRAIN_S = 20.0
 
 
 class SimulatedTrial(msgspec.Struct, frozen=True):
-    strategy: Literal["min-usage", "balance", "d-tree", "multipath", "dcrd"]
+    strategy: Literal["min-usage", "balance", "d-tree", "multipath", "dcrd", "adaptive"]
     """The goal of a plan, or a strategy without a plan."""
     nodes: int = 100
     messages: int = 10_000
@@ -62,6 +68,10 @@ class SimulatedTrial(msgspec.Struct, frozen=True):
     duration_s: float = 10.0
     scale: int = 100
     """One flow stands for this many messages of the workload."""
+    at_once: bool = False
+    """Whether all messages of one second are published at the same moment; `duration_s` does not apply."""
+    queue_share: float = 0.0
+    """The length of queues as a share of what a link carries in a second; 0 for `queue_msgs`."""
 
 
 METRICS = ("undelivered", "promised", "graphs", "split", "dropped", "packets", "delay_s", "single_load")
@@ -77,7 +87,9 @@ def run_simulated(trial: SimulatedTrial, seed: int) -> dict[str, float]:
     with TemporaryDirectory() as folder:
         flows = Path(folder) / "flows.jsonl"
         write_workload(workload, flows, network.names)
-        world = World(_scenario(trial, flows, seed), network.overlay)
+        scenario = _scenario(trial, flows, network, seed)
+        topics = _publish_at_once(make_topics(scenario, network.overlay)) if trial.at_once else None
+        world = World(scenario, network.overlay, topics=topics)
         world.plan = Forwarding(plan) if plan is not None else None
         summary = play(world).summary
     delay_ms = summary.delay_ms.p99
@@ -133,20 +145,30 @@ def simulated_plan(trial: SimulatedTrial, network: FlowNetwork, workload: FlowWo
     return make_plan(network, workload, parse_goal(trial.strategy), trial.k, partial=trial.load > 1)
 
 
-def _scenario(trial: SimulatedTrial, flows: Path, seed: int) -> Scenario:
+def _publish_at_once(topics: tuple[Topic, ...]) -> tuple[Topic, ...]:
+    """Topics that publish the messages of one second within a microsecond."""
+    times = (tuple(range(round(SECOND / topic.period_ns))) for topic in topics)
+    return tuple(
+        msgspec.structs.replace(topic, phase_ns=0, times_ns=moments)
+        for topic, moments in zip(topics, times, strict=True)
+    )
+
+
+def _scenario(trial: SimulatedTrial, flows: Path, network: FlowNetwork, seed: int) -> Scenario:
+    capacities = network.arc_capacity if trial.per == "link" else network.peer_capacity
     return Scenario(
         strategy="planned" if trial.strategy in GOALS else trial.strategy,
         seed=seed,
         peers=trial.nodes,
         link_capacity=STATED if trial.per == "link" else None,
         peer_capacity=STATED if trial.per == "node" else None,
-        queue=trial.queue_msgs,
+        queue=ceil(trial.queue_share * capacities[MESSAGES].max()) or trial.queue_msgs,
         pf=0.0,
         pl=0.0,
         topics=1,
         flows=str(flows),
         factor=LATE,
-        duration=f"{trial.duration_s}s",
+        duration="1s" if trial.at_once else f"{trial.duration_s}s",
         drain=f"{DRAIN_S}s",
     )
 
@@ -165,8 +187,9 @@ def _of_plan(plan: Plan) -> dict[str, float]:
 def cost(trial: SimulatedTrial) -> float:
     """Estimate the seconds: peers flood links and subscriptions, then send about a packet per delivery."""
     flooding = 2e-4 * trial.nodes**2
-    deliveries = trial.messages / trial.scale * trial.duration_s * 0.75 * trial.popularity * trial.nodes
-    return flooding + 5e-5 * deliveries * (4.0 if trial.strategy == "dcrd" else 1.0)
+    duration_s = 1.0 if trial.at_once else trial.duration_s
+    deliveries = trial.messages / trial.scale * duration_s * 0.75 * trial.popularity * trial.nodes
+    return flooding + 5e-5 * deliveries * (4.0 if trial.strategy in ("dcrd", "adaptive") else 1.0)
 
 
 SIMULATED = TrialKind(

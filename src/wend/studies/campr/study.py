@@ -1,5 +1,5 @@
-"""Chapters 4 and 5 of the CAMPR thesis, as data: the losses of single paths, the number of paths that a plan needs,
-the time to find a plan, and simulations of plans.
+"""Section 3.5 and chapters 4 and 5 of the CAMPR thesis, as data: rankings of paths, the losses of single paths, the
+number of paths that a plan needs, the time to find a plan, and simulations of plans.
 
 The figures of chapter 4 cannot come from the model that it describes: at its capacities the receivers alone would lose
 nearly everything. They come from defects of the program in its Appendix A. So the study draws these figures twice: for
@@ -10,11 +10,12 @@ thesis's numbers.
 import msgspec
 
 from wend.pipeline.sweeps.trials import Trials
+from wend.studies.campr.rankings import RANKING
 from wend.studies.campr.simulated import SIMULATED
 from wend.studies.campr.trials import CAPACITIES, CELLS
 from wend.studies.study_model import Axis, Fields, Figure, Panel, Series, Size, Study, metric_series
 
-TRIALS = Trials((CELLS, SIMULATED))
+TRIALS = Trials((CELLS, RANKING, SIMULATED))
 HONEST: Fields = {"strategy": "honest"}
 PRINTED: Fields = {"strategy": "printed"}
 COLOURS = dict(zip(CAPACITIES, ("red", "orange", "green", "blue", "pink"), strict=True))
@@ -26,6 +27,7 @@ POPULARITY = Axis(
 )
 SHARE = "lost deliveries (%)"
 SECONDS = "seconds of one core"
+PATHS = "paths and delivery graphs (% of the time)"
 
 
 def _panel(title: str, metric: str, strategy: Fields, label: str, *, percent: bool = True) -> Panel:
@@ -47,6 +49,8 @@ REQUIRED_K = (
 TIMES = (
     _panel("Finding paths and delivery graphs", "paths_s", HONEST, SECONDS, percent=False),
     _panel("Building and solving the model", "model_s", HONEST, SECONDS, percent=False),
+    _panel("Share of path finding", "paths_share", HONEST, PATHS),
+    _panel("Share of path finding, program as printed", "paths_share", PRINTED, PATHS),
 )
 
 
@@ -124,15 +128,37 @@ WHY = Figure(
     axis=ACROSS.axis,
 )
 
+RANKINGS = Figure(
+    "3.5",
+    "Rankings of candidate paths, 500 messages, popularity 0.25",
+    "Up to 10 paths per receiver. Required k: at a capacity halfway between single shortest paths and the floor.",
+    {"kind": "ranking"},
+    (
+        Panel("Capacity needed, k = 1", "of that for single shortest paths (%)", "needed_at_1", share=False),
+        Panel("Capacity needed, k = 3", "of that for single shortest paths (%)", "needed_at_3", share=False),
+        Panel("Required k", "k", "required_k", percent=False),
+        Panel("Delay of the first path", "of the shortest", "stretch_first", percent=False),
+        Panel("Time to find paths", "milliseconds per receiver", "path_ms", percent=False),
+    ),
+    (
+        Series("bottleneck-disjoint", {"strategy": "bottleneck-disjoint"}, colour="blue"),
+        Series("by capacity", {"strategy": "capacity"}, colour="green"),
+        Series("rejecting", {"strategy": "rejecting"}, colour="red"),
+    ),
+    Axis("nodes", (30, 60, 100, 200), (30,), "nodes"),
+)
+
 MIN_USAGE = Series("plan: minimum usage", {"strategy": "min-usage"}, colour="orange")
 BALANCE = Series("plan: balanced", {"strategy": "balance"}, colour="green")
 TREE = Series("d-tree", {"strategy": "d-tree"})
+ADAPTIVE = Series("adaptive", {"strategy": "adaptive"})
 EXECUTED = (
     MIN_USAGE,
     BALANCE,
     TREE,
     Series("multipath", {"strategy": "multipath"}),
     Series("dcrd", {"strategy": "dcrd"}),
+    ADAPTIVE,
 )
 OUTSIDE_PLAN = Series("not in the plan", {"strategy": "balance"}, "promised", "grey", variant=True)
 JUST_FULL = "Links carry just what the balanced plan needs: the fullest is full."
@@ -154,7 +180,7 @@ EXECUTION = (
             Panel("Undelivered", SHARE, "undelivered"),
             Panel("Load of the fullest link on single paths", "% of its capacity", "single_load", share=False),
         ),
-        (MIN_USAGE, BALANCE, TREE), Axis("nodes", (100, 200, 300), (100,), "nodes"),
+        (MIN_USAGE, BALANCE, TREE, ADAPTIVE), Axis("nodes", (100, 200, 300), (100,), "nodes"),
     ),
     Figure(
         "5.3", "Load, 100 nodes, popularity 0.25",
@@ -166,6 +192,18 @@ EXECUTION = (
         ),
         axis=Axis("load", (0.5, 0.75, 1.0, 1.25, 1.5), (0.5,), "offered load / load that fits"),
     ),
+    Figure(
+        "at once", "All messages at once, 100 nodes, popularity 0.45",
+        "Links carry just what the balanced plan needs. At 1, a queue holds all messages that its link carries.",
+        {"kind": "simulated", "at_once": True},
+        (
+            Panel("Undelivered", SHARE, "undelivered"),
+            Panel("Drops (some packets are sent again)", "drops per wanted delivery (%)", "dropped", share=False),
+            Panel("Delay, 99th percentile", "seconds", "delay_s", percent=False),
+        ),
+        (MIN_USAGE, BALANCE, TREE, ADAPTIVE),
+        Axis("queue_share", (0.05, 0.1, 0.25, 0.5, 1.0), (0.25,), "length of queues / messages of a link"),
+    ),
 )  # fmt: skip
 
 SMOKE: dict[str, Fields] = {"cell": {"most_k": 3, "scale": 20}, "simulated": {"scale": 200, "duration_s": 5.0}}
@@ -173,7 +211,7 @@ SMOKE: dict[str, Fields] = {"cell": {"most_k": 3, "scale": 20}, "simulated": {"s
 CAMPR = Study(
     name="campr",
     title="Congestion avoidance by multipath planning",
-    paper="The CAMPR thesis, chapters 4 and 5 (Tables 4.1 and 5.1, up to 300 nodes)",
+    paper="The CAMPR thesis, section 3.5, chapters 4 and 5 (Table 4.1 up to 1000 nodes, Table 5.1 up to 300)",
     sizes=(
         Size(name="smoke", seeds=1, trials=TRIALS, thin=True, by_kind=SMOKE),
         Size(name="default", seeds=3, trials=TRIALS),
@@ -189,12 +227,21 @@ CAMPR = Study(
         _figure("4.10", "Required k", 200, 4000, REQUIRED_K),
         _figure("4.11", "Required k", 200, 10000, REQUIRED_K),
         _figure("4.12", "Required k", 300, 10000, REQUIRED_K),
+        _figure("4.13", "Required k", 400, 10000, REQUIRED_K[:1]),
+        _figure("4.14", "Required k", 500, 10000, REQUIRED_K[:1]),
+        _figure("4.15", "Required k", 1000, 10000, REQUIRED_K[:1]),
+        _figure("4.16", "Solution time", 100, 1000, TIMES),
         _figure("4.17", "Solution time", 100, 4000, TIMES),
         _figure("4.18", "Solution time", 200, 4000, TIMES),
+        _figure("4.19", "Solution time", 200, 10000, TIMES),
         _figure("4.20", "Solution time", 300, 10000, TIMES),
+        _figure("4.21", "Solution time", 400, 10000, TIMES[:3]),
+        _figure("4.22", "Solution time", 500, 10000, TIMES[:3]),
+        _figure("4.23", "Solution time", 1000, 10000, TIMES[:3]),
         NEEDS,
         ACROSS,
         WHY,
+        RANKINGS,
         *EXECUTION,
     ),
     remarks=(
@@ -216,6 +263,9 @@ CAMPR = Study(
         "Chapter 5 runs the plans in the simulator. One flow of one message a second stands for a hundred messages, "
         "evenly spaced over ten seconds. Links serialise, with queues of 32. ACKs use no capacity, nothing fails, "
         "and deadlines never bind. Strategies without a plan get the same links and the same events. If "
-        "capacities are per node, peers serialise what they receive, and links carry any load.",
+        "capacities are per node, peers serialise what they receive, and links carry any load. The thesis publishes "
+        "all messages at once. Figure at once does so, too. A queue that holds all messages that its link carries "
+        "loses none of a plan. Messages that follow each other over a full link reach the next one spread, so single "
+        "paths lose fewer messages than the loads of links suggest.",
     ),
 )

@@ -14,10 +14,11 @@ The strategy `honest` is this model. `printed` is the thesis's own program (`pri
 number of messages that are all sent at once.
 """
 
+from collections.abc import Callable
 from functools import cache
 from math import inf, nan
 from time import process_time
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 import numpy as np
@@ -31,7 +32,7 @@ from wend.planning.arrays import Floats, Ints, Longs
 from wend.planning.delivery_graphs import DeliveryGraphs, delivery_graphs, up_to
 from wend.planning.flow_network import AGGREGATE, FlowNetwork
 from wend.planning.flow_workload import BITS, FlowWorkload, WorkloadBuilder
-from wend.planning.models import balance
+from wend.planning.models import Solution, balance
 from wend.planning.partial_plan import undelivered_at_least
 from wend.planning.problem import problem_of
 from wend.studies.campr import printed
@@ -44,6 +45,7 @@ KBIT, MBIT = 1e3, 1e6
 PRINTED_MOST_K = 10
 """The thesis tried up to 100, and says that almost all of its models are solved below 10."""
 FEW = 3
+Result = TypeVar("Result")
 _SAME = 1e-6
 _ROUNDS, _SWINGS = 400, 40
 
@@ -66,9 +68,11 @@ class CellTrial(msgspec.Struct, frozen=True):
     graph, so literally it does. Section 3.6.1 bounds only what a node receives."""
 
 
-EACH = ("single", "lost", "planned", "floor", "k", "solved", "paths_s", "model_s")
+EACH = ("single", "lost", "planned", "floor", "k", "solved", "paths_s", "model_s", "paths_share")
 """Metrics for each capacity, such as `single_20`. Shares are of the wanted deliveries. `hops` is the mean number of
-hops of a delivery on single paths, `intake` the share of all messages that a peer receives there."""
+hops of a delivery on single paths, `intake` the share of all messages that a peer receives there. `paths_s` is the time
+for paths and delivery graphs up to the required k, `model_s` that for building and solving the models, `paths_share`
+the first over both."""
 METRICS = (
     "wanted",
     "needed_floor",
@@ -84,6 +88,33 @@ METRICS = (
 def run_cell(cell: CellTrial, seed: int) -> dict[str, float]:
     _compile()
     return (_honest if cell.strategy == "honest" else _printed)(cell, seed)
+
+
+class Stopwatch:
+    """The processor time for paths and for models, summed over k."""
+
+    def __init__(self) -> None:
+        self._paths_s = [0.0]
+        self._model_s = [0.0]
+
+    def time_paths(self, find: Callable[..., Result], *arguments: object) -> Result:
+        return self._time(self._paths_s, find, arguments)
+
+    def time_model(self, solve: Callable[..., Result], *arguments: object) -> Result:
+        return self._time(self._model_s, solve, arguments)
+
+    @staticmethod
+    def _time(sums: list[float], work: Callable[..., Result], arguments: tuple[object, ...]) -> Result:
+        began = process_time()
+        result = work(*arguments)
+        sums.append(sums[-1] + process_time() - began)
+        return result
+
+    def metrics(self, k: int, capacity: int) -> dict[str, float]:
+        """The times until a plan with k paths fits this capacity; none if k is 0."""
+        paths_s, model_s = (self._paths_s[k], self._model_s[k]) if k else (nan, nan)
+        each = {"paths_s": paths_s, "model_s": model_s, "paths_share": paths_s / max(paths_s + model_s, 1e-9)}
+        return {f"{name}_{capacity}": value for name, value in each.items()}
 
 
 def network_of(cell: CellTrial, seed: int, link: Rate) -> FlowNetwork:
@@ -141,14 +172,10 @@ def _honest(cell: CellTrial, seed: int) -> dict[str, float]:
     floor = receivers_floor(network, workload)
     metrics = {"wanted": workload.deliveries(), "needed_floor": floor}
     needed: list[float] = []
-    spent: list[tuple[float, float]] = []
+    spent = Stopwatch()
     while not needed or (len(needed) < cell.most_k and _may_help(floor, needed[-1], len(needed))):
-        began = process_time()
-        graphs = delivery_graphs(network, workload, len(needed) + 1)
-        at = process_time()
-        best = balance(problem_of(network, workload, graphs))
-        before = spent[-1] if spent else (0.0, 0.0)
-        spent.append((before[0] + at - began, before[1] + process_time() - at))
+        graphs = spent.time_paths(delivery_graphs, network, workload, len(needed) + 1)
+        best = spent.time_model(_balanced, network, workload, graphs)
         needed.append(min([best.y, *needed[-1:]]))
     single = up_to(graphs, 1)
     floors = {capacity: floor_loss(network, workload, capacity) for capacity in CAPACITIES}
@@ -169,10 +196,13 @@ def _honest(cell: CellTrial, seed: int) -> dict[str, float]:
             f"floor_{capacity}": floors[capacity],
             f"k_{capacity}": k or nan,
             f"solved_{capacity}": float(k > 0),
-            f"paths_s_{capacity}": spent[k - 1][0] if k else nan,
-            f"model_s_{capacity}": spent[k - 1][1] if k else nan,
+            **spent.metrics(k, capacity),
         }
     return metrics
+
+
+def _balanced(network: FlowNetwork, workload: FlowWorkload, graphs: DeliveryGraphs) -> Solution:
+    return balance(problem_of(network, workload, graphs))
 
 
 def _may_help(floor: float, needed: float, k: int) -> bool:
@@ -272,8 +302,11 @@ def _printed(cell: CellTrial, seed: int) -> dict[str, float]:
     ]
     graph = network_of(cell, seed, Rate(1.0)).graph
     needed: list[float] = []
+    spent = Stopwatch()
     while not needed or (needed[-1] > min(CAPACITIES) and len(needed) < PRINTED_MOST_K):
-        needed.append(cell.scale * printed.needed_capacity(graph, messages, len(needed) + 1))
+        k = len(needed) + 1
+        flows = spent.time_paths(printed.count_flows, graph, messages, k)
+        needed.append(cell.scale * spent.time_model(printed.needed_capacity, graph, flows, k))
     one = printed.single(graph, messages)
     wanted = float(cell.scale * sum(len(each) for each in receivers))
     metrics = {"wanted": wanted, "needed_1": needed[0], "needed": needed[-1]}
@@ -285,6 +318,7 @@ def _printed(cell: CellTrial, seed: int) -> dict[str, float]:
             f"lost_{capacity}": lost,
             f"k_{capacity}": k or nan,
             f"solved_{capacity}": float(k > 0),
+            **spent.metrics(k, capacity),
         }
     return metrics
 
@@ -294,12 +328,13 @@ def _compile() -> None:
     """Compile all functions before anything is timed."""
     tiny = CellTrial("honest", nodes=12, messages=6, most_k=2, size_kbit=1e6)
     _honest(tiny, 1)
+    _printed(tiny, 1)
 
 
 def cost(cell: CellTrial) -> float:
     """Estimate the seconds: they grow with messages and receivers."""
     size = cell.messages / cell.scale / 10_000 * cell.nodes / 300
-    return 1.0 + (60.0 if cell.strategy == "printed" else 40.0) * size
+    return 1.0 + (7.0 if cell.strategy == "printed" else 4.0) * size
 
 
 OWN_PARTS = tuple(f"studies/campr/{name}.py" for name in ("brite_flat", "printed", "receivers_floor"))

@@ -124,7 +124,7 @@ DCRD = Study(
     paper="Delay-Cognizant Reliable Delivery for Publish/Subscribe Overlay Networks, section IV",
     sizes=(
         Size(name="smoke", duration_s=20.0, seeds=2, thin=True),
-        Size(name="default", duration_s=600.0, seeds=5),
+        Size(name="default", duration_s=300.0, seeds=5),
         Size(name="full", duration_s=7200.0, seeds=10),
     ),
     figures=FIGURES,

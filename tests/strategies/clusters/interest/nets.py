@@ -77,7 +77,7 @@ class IdealClusters(Membership):
 
     messages: ClassVar[Any] = ClustersChanged
     joins: ClassVar[bool] = True
-    joined = True
+    has_joined = True
 
     def __init__(self, config: PeerConfig) -> None:
         self._me = config.peer

@@ -22,8 +22,8 @@ from wend.strategies.clusters.interest.messages import (
     HoldTrees,
     MemberWants,
     ParentChosen,
-    ParentsAre,
     ParentsFound,
+    PossibleParents,
     RemoveChild,
     StreamDigest,
     TreeEvent,
@@ -282,7 +282,7 @@ def test_an_answer_that_nobody_asked_for_changes_nothing() -> None:
     for message in (
         EventsGone(3, 1, "topic t0", ((5, 1), (-4, 10**9))),
         EventAccepted(EventId(3, 1, 1), (0, 1, 7)),
-        ParentsAre(0, "topic t0", "site1", (), (), ()),
+        PossibleParents(0, "topic t0", "site1", (), (), ()),
         ChildAdded(5, "topic t0", "site1", ()),
         RemoveChild("site0", 9, "topic t0", "site1"),
         HoldTrees(7, (("topic t0", "site1", ()),)),

@@ -36,7 +36,7 @@ def test_what_a_peer_has_and_lacks(done: list[int | tuple[int, int]], last: int)
     known = range(1, max([last, *has]) + 1)
     assert [number for number in known if log.has(number)] == sorted(has)
     assert flat(log.missing(MOST)) == [number for number in known if number not in has]
-    assert log.lacks == (len(has) < len(known))
+    assert log.has_gaps == (len(has) < len(known))
     assert log.complete == next(number for number in range(MOST + 1) if number + 1 not in has)
 
 
@@ -44,7 +44,7 @@ def test_what_a_peer_has_and_lacks(done: list[int | tuple[int, int]], last: int)
 def test_what_a_peer_gives(added: list[tuple[int, int]], asked: tuple[int, int], oldest: int, gone: set[int]) -> None:
     """Each number that it had is given or gone; others are neither."""
     log, held = EventLog(room=100), dict[int, int]()
-    stream = log.stream(0, STREAM)
+    stream = log.open_stream(0, STREAM)
     for number, born in added:
         if stream.add(number):
             log.hold(0, STREAM, number, logged(number, born))
@@ -52,7 +52,7 @@ def test_what_a_peer_gives(added: list[tuple[int, int]], asked: tuple[int, int],
     had = set(held)
     for number in gone & held.keys():
         del stream.events[number], held[number]
-    found, missing = log.give(STREAM, asked, oldest)
+    found, missing = log.select(STREAM, asked, oldest)
     inside = range(asked[0], asked[1] + 1)
     assert [number for number, _ in found] == [n for n in inside if n in held and held[n] >= oldest]
     assert sorted(flat(missing)) == [n for n in inside if n in had and (n not in held or held[n] < oldest)]
@@ -61,17 +61,17 @@ def test_what_a_peer_gives(added: list[tuple[int, int]], asked: tuple[int, int],
 def test_numbers_that_no_peer_can_have_cost_nothing() -> None:
     """A peer may claim any number: nobody counts up to it."""
     log = EventLog(room=10)
-    stream = log.stream(0, STREAM)
+    stream = log.open_stream(0, STREAM)
     for number in (1, 2, HUGE):
         stream.add(number)
         log.hold(0, STREAM, number, logged(number))
     assert stream.missing(4) == [(3, HUGE - 1)]
-    found, gone = log.give(STREAM, (-HUGE, HUGE), 0)
+    found, gone = log.select(STREAM, (-HUGE, HUGE), 0)
     assert [number for number, _ in found] == [1, 2, HUGE] and gone == []
     stream.skip((5, HUGE - 5))
     assert stream.complete == 2
     stream.skip((3, HUGE - 1))
-    assert (stream.complete, stream.lacks) == (HUGE, False)
+    assert (stream.complete, stream.has_gaps) == (HUGE, False)
 
 
 def test_a_full_log_forgets_the_oldest_event() -> None:

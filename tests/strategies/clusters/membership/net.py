@@ -214,7 +214,7 @@ class ClusterNet:
 
     def _wrong_member(self, peer: int, peers: list[int]) -> list[str]:
         here = self.peers[peer]
-        wrong = [] if here.joined else [f"{peer} has not joined"]
+        wrong = [] if here.has_joined else [f"{peer} has not joined"]
         if here.members != tuple(peers):
             wrong.append(f"{peer} knows the members {here.members}, not {tuple(peers)}")
         if here.slots != self.peers[peers[0]].slots:
@@ -240,6 +240,6 @@ class ClusterNet:
         assert self.mistakes() == []
         assert not self.refused.keys() - {*but}
         for peer, plugin in self.peers.items():
-            if plugin.joined:
+            if plugin.has_joined:
                 assert self.keepers[peer][0] == plugin.slots[0].active
                 assert tuple(dict(self.keepers[peer][1])) == plugin.members

@@ -10,7 +10,7 @@ from wend.model.random_stream import peer_stream
 from wend.model.units import MS, SECOND
 from wend.protocol.plugins import Unanswered
 from wend.protocol.ports import ContactFound
-from wend.strategies.clusters.membership.messages import Slot, holders_of
+from wend.strategies.clusters.membership.messages import Slot, slot_holders
 
 TRIP = 2 * LONGEST
 HAND_OVER = DETECTION + 2 * TRIP
@@ -53,10 +53,10 @@ def head_of(net: ClusterNet, peer: int) -> int:
 def test_a_peer_that_knows_nobody_speaks_for_all_trees() -> None:
     net = ClusterNet()
     net.begin(7, "plant")
-    assert not net.peers[7].joined
+    assert not net.peers[7].has_joined
     net.run(2)
     (alone,) = net.peers.values()
-    assert alone.joined and alone.members == (7,) and alone.my_trees == (0, 1)
+    assert alone.has_joined and alone.members == (7,) and alone.my_trees == (0, 1)
     assert net.notices[7, "cluster-small"] == 1
     assert alone.status()["active/1"] == 1 and alone.status()["members"] == 1
     net.begin(3, "plant", 7)
@@ -95,7 +95,7 @@ def test_a_contact_may_be_found_later() -> None:
     net.run(3)
     net.begin(1, "plant", contacts_follow=True)
     net.run(1)
-    assert not net.peers[1].joined
+    assert not net.peers[1].has_joined
     net.tell(1, ContactFound(0))
     net.run(3)
     net.check()
@@ -106,7 +106,7 @@ def test_a_peer_whose_contacts_are_its_own_addresses_is_the_first() -> None:
     net.begin(1, "plant", contacts_follow=True)
     net.tell(1, ContactFound(1))
     net.run(1)
-    assert net.peers[1].joined
+    assert net.peers[1].has_joined
 
 
 def test_clusters_that_began_apart_merge_when_a_contact_leads_from_one_to_the_other() -> None:
@@ -154,7 +154,7 @@ def test_a_backup_takes_over_within_a_detection_time_and_two_round_trips(tree: i
 
 def test_a_crash_of_a_member_without_a_role_changes_no_slot() -> None:
     net = cluster_of(8)
-    plain = next(peer for peer in net.peers if peer not in holders_of(net.peers[0].slots))
+    plain = next(peer for peer in net.peers if peer not in slot_holders(net.peers[0].slots))
     before = [(slot.active, slot.backups) for slot in net.peers[0].slots]
     net.crash(plain)
     gone = all_gone(net, plain)
@@ -170,7 +170,7 @@ def all_gone(net: ClusterNet, *gone: int) -> Callable[[], bool]:
 @pytest.mark.parametrize("multicast", [True, False])
 def test_all_coordinators_and_backups_at_once_heal_in_a_few_detection_times(multicast: bool) -> None:
     net = cluster_of(12, multicast=multicast)
-    gone = holders_of(net.peers[0].slots)
+    gone = slot_holders(net.peers[0].slots)
     assert len(gone) == 4
     net.crash(*gone)
     assert time_until(net, all_gone(net, *gone)) <= 2 * DETECTION
@@ -202,7 +202,7 @@ def test_a_restart_hands_the_slots_over_at_once() -> None:
         mine = [(tree, slot.backups) for tree, slot in enumerate(before) if slot.active == peer]
         net.crash(peer)
         net.begin(peer, "plant", (peer + 1) % 6)
-        done = lambda: net.peers[peer].joined  # noqa: B023, E731
+        done = lambda: net.peers[peer].has_joined  # noqa: B023, E731
         assert time_until(net, done) <= DETECTION
         for tree, backups in mine:
             assert net.peers[peer].slots[tree].active in backups
@@ -214,7 +214,7 @@ def test_a_message_without_an_answer_hastens_the_probes() -> None:
     net = cluster_of(5)
     lost = head_of(net, 0)
     net.crash(lost)
-    heir = next(peer for peer in holders_of(net.peers[next(iter(net.peers))].slots) if peer != lost)
+    heir = next(peer for peer in slot_holders(net.peers[next(iter(net.peers))].slots) if peer != lost)
     assert net.peers[heir].believes_live(lost)
     net.tell(heir, Unanswered(lost))
     assert not net.peers[heir].believes_live(lost)
@@ -239,7 +239,7 @@ def test_who_lives_stays_and_backups_inherit(seed: int) -> None:
     net.run(8)
     for number in range(12):
         before = net.peers[min(net.peers)].slots
-        peer = draw.choice([*holders_of(before), *net.peers])  # those with a role are the interesting ones
+        peer = draw.choice([*slot_holders(before), *net.peers])  # those with a role are the interesting ones
         gone = {peer}
         if draw.random() < 0.3 or len(net.peers) <= trees + 1:
             gone = set()
@@ -285,7 +285,7 @@ def test_a_member_that_only_others_hear_stays_a_member() -> None:
     net = cluster_of(8, multicast=False)
     head = head_of(net, 0)
     for peer in net.peers:
-        if peer in holders_of(net.peers[0].slots):
+        if peer in slot_holders(net.peers[0].slots):
             continue
         net.cut |= {(head, peer), (peer, head)}
         term = net.peers[peer].slots[0].term
@@ -307,7 +307,7 @@ def test_a_peer_joins_that_only_other_coordinators_hear() -> None:
 
 def test_heads_that_do_not_hear_each_other_do_not_fight() -> None:
     net = cluster_of(8, multicast=False)
-    head, second = holders_of(net.peers[0].slots)[:2]
+    head, second = slot_holders(net.peers[0].slots)[:2]
     net.cut |= {(head, second), (second, head)}
     term = net.peers[0].slots[0].term
     net.run(20)
@@ -355,7 +355,7 @@ def test_members_without_a_role_know_only_their_own_cluster() -> None:
         assert set(peer.directory) == ({"north", "south"} if speaks else set())
         assert peer.status()["clusters"] == (2 if speaks else 0)
         assert peer.believes_live(0 if peer.me >= 5 else 5) == speaks
-        assert peer.me not in peer.informants() and {*peer.informants()} >= {*holders_of(peer.slots)} - {peer.me}
+        assert peer.me not in peer.informants() and {*peer.informants()} >= {*slot_holders(peer.slots)} - {peer.me}
 
 
 @pytest.mark.parametrize("multicast", [True, False])

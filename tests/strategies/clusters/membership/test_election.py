@@ -3,8 +3,15 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wend.strategies.clusters.membership.election import first_slots, is_first, patience, reassign, succession, wins
-from wend.strategies.clusters.membership.messages import Roster, Slot, Slots, are_slots_invalid, holders_of
+from wend.strategies.clusters.membership.election import (
+    first_slots,
+    is_first,
+    reassign,
+    succession,
+    takeover_delay,
+    wins,
+)
+from wend.strategies.clusters.membership.messages import Roster, Slot, Slots, are_slots_invalid, slot_holders
 
 PEERS = st.lists(st.integers(0, 30), min_size=1, max_size=12, unique=True).map(sorted)
 
@@ -26,7 +33,7 @@ def test_slots_of_any_history(trees: int, backups: int, history: list[tuple[list
     for term, (live, rests) in enumerate(history, 2):
         fresh = [peer for peer in live if peer not in before]
         after = reassign(slots, live, fresh, backups, term, False)
-        assert not are_slots_invalid(after, trees) and {*holders_of(after)} <= {*live}
+        assert not are_slots_invalid(after, trees) and {*slot_holders(after)} <= {*live}
         for old, new in zip(slots, after, strict=True):
             stateful = [peer for peer in old.holders if peer in live and peer not in fresh]
             if stateful:
@@ -66,7 +73,7 @@ def test_succession() -> None:
     roster = Roster(3, 2, tuple((peer, 1) for peer in (1, 2, 4, 5, 7, 9)), slots)
     assert succession(roster) == (2, 5, 7, 9, 1, 4)
     assert is_first(roster, 2, ()) and not is_first(roster, 5, ()) and is_first(roster, 7, (2, 5))
-    assert [patience(roster, peer, ()) for peer in (1, 4)] == [0, 1]
+    assert [takeover_delay(roster, peer, ()) for peer in (1, 4)] == [0, 1]
 
 
 def test_of_two_rosters_exactly_one_wins() -> None:

@@ -21,12 +21,12 @@ from wend.strategies.clusters.membership.messages import (
     RosterUpdate,
     SearchAnswer,
     Slot,
-    agreement_of,
+    settings_hash,
 )
 from wend.strategies.clusters.membership.settings import ClusterSettings
 
 STRANGER = 99
-AGREED = agreement_of(PeerConfig(peer=0).of(ClusterSettings))
+AGREED = settings_hash(PeerConfig(peer=0).of(ClusterSettings))
 ME = ((0, 1), (1, 1), (2, 1), (3, 1))
 
 
@@ -185,7 +185,7 @@ def test_peers_without_a_name_form_clusters_by_their_router() -> None:
     for peer in range(8):
         net.begin(peer, "", *([0] if peer else [1]))
         net.clusters[peer] = f"router {10 + peer % 2}"
-    assert not any(one.joined for one in net.peers.values())
+    assert not any(one.has_joined for one in net.peers.values())
     net.run(10)
     net.check()
     assert net.peers[3].cluster == "router 11"
@@ -196,4 +196,4 @@ def test_a_peer_whose_path_nobody_knows_is_a_cluster_of_its_own() -> None:
     net.paths = {7: None}
     net.begin(7, "", 1)
     net.run(5)
-    assert net.peers[7].cluster == "peer 7" and net.peers[7].joined
+    assert net.peers[7].cluster == "peer 7" and net.peers[7].has_joined

@@ -10,7 +10,7 @@ from wend.model.events import PeerId
 from wend.model.keys import distance, make_key
 from wend.model.units import MS
 from wend.protocol.plugins import Multicast, PluginEffect, SendTo
-from wend.strategies.clusters.membership.messages import Slots, holders_of
+from wend.strategies.clusters.membership.messages import Slots, slot_holders
 
 BATCH = 32
 """Groups in one message."""
@@ -58,7 +58,7 @@ class ClusterView:
     @property
     def other_holders(self) -> list[PeerId]:
         """The coordinators and backups of this cluster, without this peer."""
-        return [peer for peer in holders_of(self.slots) if peer != self.me]
+        return [peer for peer in slot_holders(self.slots) if peer != self.me]
 
     def root(self, group: str, tree: int) -> str:
         """The root of a tree: the cluster whose key is closest to the key of group and tree."""

@@ -103,9 +103,9 @@ class StreamLog:
             gaps.append((low, self.last))
         return gaps
 
-    def give(self, numbers: Numbers, oldest_ns: Nanos) -> tuple[list[tuple[int, Logged]], list[Numbers]]:
-        """As `EventLog.give`. Other peers choose the numbers, so the work must depend on the events here, not on the
-        request."""
+    def select(self, numbers: Numbers, oldest_ns: Nanos) -> tuple[list[tuple[int, Logged]], list[Numbers]]:
+        """Select as `EventLog.select` does. Other peers choose the numbers, so the work must depend on the events here,
+        not on the request."""
         low, high = max(1, numbers[0]), numbers[1]
         candidates = range(low, high + 1) if high - low < len(self.events) else sorted(self.events)
         copies = [
@@ -126,11 +126,11 @@ class StreamLog:
         return copies, losses
 
     @property
-    def lacks(self) -> bool:
+    def has_gaps(self) -> bool:
         return self.complete < self.last
 
     @property
-    def available(self) -> int:
+    def last_available(self) -> int:
         """Others may fetch the events up to this number here."""
         return min(self.complete, self.last)
 
@@ -147,8 +147,8 @@ class EventLog:
     def __len__(self) -> int:
         return len(self._held)
 
-    def stream(self, now: Nanos, stream: Stream) -> StreamLog:
-        """A stream, to add to it."""
+    def open_stream(self, now: Nanos, stream: Stream) -> StreamLog:
+        """Return a stream; add an empty one if it is new."""
         log = self.streams.get(stream)
         if log is None:
             log = self.streams[stream] = StreamLog()
@@ -157,7 +157,7 @@ class EventLog:
 
     def hold(self, now: Nanos, stream: Stream, number: int, logged: Logged) -> bool:
         """Hold an event for other peers. Returns whether another event was dropped to make room."""
-        self.stream(now, stream).events[number] = logged
+        self.open_stream(now, stream).events[number] = logged
         self._held[stream, number] = now
         if len(self._held) <= self._room:
             return False
@@ -177,7 +177,7 @@ class EventLog:
             self._forget(key)
 
     def forget_idle(self, time_ns: Nanos) -> None:
-        """Forget the streams that have not grown since this time and of which this peer holds no event."""
+        """Forget the streams that have not grown since this time and hold no events."""
         for stream in [stream for stream, log in self.streams.items() if log.used_ns < time_ns and not log.events]:
             del self.streams[stream]
 
@@ -187,15 +187,16 @@ class EventLog:
         for number in [] if log is None else log.events:
             del self._held[stream, number]
 
-    def of_group(self, group: str) -> Iterator[tuple[Stream, StreamLog]]:
+    def streams_in(self, group: str) -> Iterator[tuple[Stream, StreamLog]]:
         for stream, log in self.streams.items():
             if stream[2] == group:
                 yield stream, log
 
-    def give(
+    def select(
         self, stream: Stream, numbers: Numbers, oldest_ns: Nanos
     ) -> tuple[list[tuple[int, Logged]], list[Numbers]]:
-        """The events of these numbers that this peer can give and that were published since `oldest_ns`. Also the
-        numbers of events that it had once and cannot give: they are too old, or forgotten."""
+        """Select the events of these numbers that this peer holds and that were published since `oldest_ns`.
+
+        Also returns the numbers of events that it had once and cannot give: they are too old, or forgotten."""
         log = self.streams.get(stream)
-        return ([], []) if log is None else log.give(numbers, oldest_ns)
+        return ([], []) if log is None else log.select(numbers, oldest_ns)

@@ -93,4 +93,4 @@ class ClusterGraph(Interest):
             return []
         numbers = tuple(one for one in header.numbers if self._groups.follows(one[0]))
         logged = Logged(packet.event, packet.born_ns, header.home)
-        return self._sharing.keep(now, logged, numbers, BY_PACKET, len(packet.path))
+        return self._sharing.log_in_groups(now, logged, numbers, BY_PACKET, len(packet.path))

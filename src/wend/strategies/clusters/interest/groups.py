@@ -62,7 +62,7 @@ class FollowedGroups:
             times.append(ALWAYS_NS if since is None else since)  # a coordinator forwards events that others need
         return min(times, default=0)
 
-    def of_cluster(self) -> dict[str, None]:
+    def cluster_groups(self) -> dict[str, None]:
         """The groups that the cluster follows."""
         groups = dict.fromkeys(self.own)
         for followed in self._members.values():
@@ -73,7 +73,7 @@ class FollowedGroups:
         """The groups that the cluster follows, each with how soon it needs events."""
         tables = [self._own_urgencies(), *(self.urgencies.get(peer, {}) for peer in self._members)]
         tightest: dict[str, Urgency] = {}
-        for group in self.of_cluster():
+        for group in self.cluster_groups():
             for urgencies in tables:
                 if group in urgencies:
                     tightest[group] = _tighter(tightest.get(group), urgencies[group])
@@ -87,7 +87,7 @@ class FollowedGroups:
             urgencies[group] = _tighter(urgencies.get(group), (qos.deadline_ns, qos.factor))
         return urgencies
 
-    def recall(self, now: Nanos, record: FollowedSince) -> None:
+    def restore(self, now: Nanos, record: FollowedSince) -> None:
         self._stored[record.group] = record.since_ns if record.since_ns <= now else ALWAYS_NS
 
     def wants(self, event: Event) -> bool:
@@ -120,7 +120,7 @@ class FollowedGroups:
         holders = self._cluster.other_holders
         return [self._cluster.send(peer, MemberDeadlines(part)) for part in batches(urgent, BATCH) for peer in holders]
 
-    def on_message(self, now: Nanos, member: PeerId, message: MemberWants) -> bool:
+    def on_member_groups(self, now: Nanos, member: PeerId, message: MemberWants) -> bool:
         """Record the groups that a member follows. Returns whether they have changed."""
         groups, gone = self._members.setdefault(member, {}), message.gone
         has_changed = any(group not in groups for group, _ in message.groups) or any(group in groups for group in gone)

@@ -70,7 +70,7 @@ class GroupDigest(msgspec.Struct, frozen=True, gc=False, tag="cd"):
     """Whether the receiver is to answer with its own."""
 
 
-class OfStream(msgspec.Struct, frozen=True, gc=False):
+class StreamMessage(msgspec.Struct, frozen=True, gc=False):
     """A message about some events of a stream."""
 
     publisher: PeerId
@@ -83,7 +83,7 @@ class OfStream(msgspec.Struct, frozen=True, gc=False):
         return self.publisher, self.incarnation, self.group
 
 
-class FetchEvents(OfStream, frozen=True, gc=False, tag="cf"):
+class FetchEvents(StreamMessage, frozen=True, gc=False, tag="cf"):
     """Asks for these events, if they were published within `age_ns`."""
 
     age_ns: Nanos
@@ -92,7 +92,7 @@ class FetchEvents(OfStream, frozen=True, gc=False, tag="cf"):
     tree: int = -1
 
 
-class EventsGone(OfStream, frozen=True, gc=False, tag="cg"):
+class EventsGone(StreamMessage, frozen=True, gc=False, tag="cg"):
     """The answer about events that the sender had once: they are too old, or forgotten."""
 
 
@@ -133,7 +133,7 @@ class ToCluster(msgspec.Struct, frozen=True, gc=False):
     tree: int
 
 
-class OfTree(ToCluster, frozen=True, gc=False):
+class TreePlaceMessage(ToCluster, frozen=True, gc=False):
     """A message of a cluster about its place in the tree of a group."""
 
     group: str
@@ -171,11 +171,11 @@ class EventNumbers(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Its groups, each with its number there."""
 
 
-class AskParents(OfTree, frozen=True, gc=False, tag="tp"):
+class AskParents(TreePlaceMessage, frozen=True, gc=False, tag="tp"):
     """Asks a cluster on a tree which clusters may be the sender's parent."""
 
 
-class ParentsAre(msgspec.Struct, frozen=True, gc=False, tag="tq"):
+class PossibleParents(msgspec.Struct, frozen=True, gc=False, tag="tq"):
     """The answer: the sender's cluster, its neighbours on the tree with its paths to them, and its ancestors."""
 
     tree: int
@@ -186,7 +186,7 @@ class ParentsAre(msgspec.Struct, frozen=True, gc=False, tag="tq"):
     ancestors: tuple[str, ...]
 
 
-class AddChild(OfTree, frozen=True, gc=False, tag="tj"):
+class AddChild(TreePlaceMessage, frozen=True, gc=False, tag="tj"):
     """The sender's cluster is a child of the receiver's in this tree. It says so again with every beacon."""
 
 
@@ -200,7 +200,7 @@ class ChildAdded(msgspec.Struct, frozen=True, gc=False, tag="tk"):
     """From the sender to the root; empty if it is cut off."""
 
 
-class RemoveChild(OfTree, frozen=True, gc=False, tag="tl"):
+class RemoveChild(TreePlaceMessage, frozen=True, gc=False, tag="tl"):
     """The sender's cluster is no longer a child of the receiver's."""
 
 
@@ -243,6 +243,14 @@ SharedMessage = (
 )
 """Those of both `cluster-trees` and `cluster-graph`."""
 TreeMessage = (
-    HoldTrees | ParentsFound | ParentChosen | AskParents | ParentsAre | AddChild | ChildAdded | RemoveChild | HaveEvent
+    HoldTrees
+    | ParentsFound
+    | ParentChosen
+    | AskParents
+    | PossibleParents
+    | AddChild
+    | ChildAdded
+    | RemoveChild
+    | HaveEvent
 )
 """Those of `cluster-trees` alone."""

@@ -27,7 +27,7 @@ class ParentChoice:
         self._deadlines: dict[str, Nanos] = {}
         """The groups to choose for, each with the time until which this coordinator waits for other offers."""
 
-    def offer(self, now: Nanos, message: ParentsFound) -> list[PluginEffect]:
+    def add_candidates(self, now: Nanos, message: ParentsFound) -> list[PluginEffect]:
         self._offers[message.group, message.tree] = message.candidates
         if message.group in self._deadlines:
             return []
@@ -52,7 +52,7 @@ class ParentChoice:
             indices = self._most_diverse(group, trees, offers)
         else:
             roots = [self._cluster.root(group, tree) for tree in trees]
-            indices = tuple(_index_of(offer, root) for offer, root in zip(offers, roots, strict=True))
+            indices = tuple(_candidate_index(offer, root) for offer, root in zip(offers, roots, strict=True))
         choices = []
         for tree, offer, index in zip(trees, offers, indices, strict=True):
             self._parents[group, tree] = offer[index]
@@ -81,6 +81,6 @@ class ParentChoice:
             del self._parents[tree_id]
 
 
-def _index_of(offer: Candidates, cluster: str) -> int:
+def _candidate_index(offer: Candidates, cluster: str) -> int:
     """The place of a cluster among candidates; else the first."""
     return next((index for index, candidate in enumerate(offer) if candidate.cluster == cluster), 0)

@@ -14,7 +14,7 @@ from wend.model.events import PeerId
 from wend.model.units import SECOND, Nanos
 from wend.protocol.plugins import FindPath, PathFound, PluginEffect, Timer
 from wend.strategies.clusters.interest.cluster import ClusterView
-from wend.strategies.clusters.interest.messages import AskParents, ParentsAre
+from wend.strategies.clusters.interest.messages import AskParents, PossibleParents
 from wend.strategies.path_diversity.parents import ParentCandidate, RouterPath
 
 SEARCH_NS: Nanos = 2 * SECOND
@@ -165,10 +165,10 @@ class ParentSearch:
             paths.append(self.paths.get(slots[tree].active) if tree < len(slots) else ())
         yield from self.paths.trace(sender)
         ancestors = (mine,) if place.is_cut_off else place.ancestors
-        message = ParentsAre(tree, question.group, mine, neighbours, tuple(paths), ancestors)
+        message = PossibleParents(tree, question.group, mine, neighbours, tuple(paths), ancestors)
         yield self._cluster.send(sender, message)
 
-    def on_message(self, sender: PeerId, message: ParentsAre) -> Iterator[PluginEffect]:
+    def on_answer(self, sender: PeerId, message: PossibleParents) -> Iterator[PluginEffect]:
         """Record an answer. If it is from the root, ask the root's neighbours, too."""
         tree_id = (message.group, message.tree)
         search = self._searches.get(tree_id)

@@ -21,8 +21,8 @@ from wend.strategies.clusters.interest.messages import (
     ChildAdded,
     HoldTrees,
     ParentChosen,
-    ParentsAre,
     ParentsFound,
+    PossibleParents,
     RemoveChild,
 )
 from wend.strategies.clusters.interest.parent_choice import ParentChoice
@@ -43,7 +43,7 @@ class BackupPlaces:
         self._places: dict[int, dict[str, Neighbours]] = {}
         """By tree and group."""
 
-    def on_message(self, sender: PeerId, message: HoldTrees) -> None:
+    def on_hold_trees(self, sender: PeerId, message: HoldTrees) -> None:
         slots = self._cluster.slots
         if not 0 <= message.tree < len(slots) or slots[message.tree].active != sender:
             return
@@ -61,8 +61,8 @@ class BackupPlaces:
             parent, children = places.get(message.group, ("", ()))
             places[message.group] = (parent, tuple(dict.fromkeys((*children, message.cluster))))
 
-    def take(self, tree: int) -> dict[str, Neighbours]:
-        """The places in a tree, by group, for a backup that takes over."""
+    def pop_places(self, tree: int) -> dict[str, Neighbours]:
+        """Remove and return the places in a tree, by group, for a backup that takes over."""
         return self._places.pop(tree, {})
 
 
@@ -102,19 +102,19 @@ class TreePlaces:
     def on_message(self, now: Nanos, sender: PeerId, message: Any) -> Iterable[PluginEffect]:
         match message:
             case HoldTrees():
-                self._backups.on_message(sender, message)
+                self._backups.on_hold_trees(sender, message)
             case AddChild() | AskParents() if not self._cluster.speaks_for(sender, message.cluster):
                 return [Refuse(sender, NOT_A_COORDINATOR)]
             case ParentsFound() | ParentChosen() if sender not in self._cluster.members:
                 return [Refuse(sender, NOT_A_MEMBER)]
             case AskParents():
                 return self._on_question(sender, message)
-            case ParentsAre():
+            case PossibleParents():
                 return self._on_answer(now, sender, message)
             case ParentsFound():
                 return self._offer(now, message)
             case ParentChosen():
-                return self._take_parent(message)
+                return self._adopt_parent(message)
             case AddChild():
                 return self._add_child(now, sender, message)
             case ChildAdded():
@@ -129,13 +129,13 @@ class TreePlaces:
 
     def on_groups_changed(self, now: Nanos) -> Iterator[PluginEffect]:
         """Join the trees of groups that the cluster follows, and leave others."""
-        groups = self._groups.of_cluster()
+        groups = self._groups.cluster_groups()
         for tree in self._cluster.my_trees:
             for group in groups:
                 if (group, tree) not in self._places:
                     yield from self.join(now, group, tree)
             for tree_id in [tree_id for tree_id in self._places if tree_id[1] == tree]:
-                yield from self._tidy(*tree_id)
+                yield from self._leave_if_unneeded(*tree_id)
 
     def on_cluster_changed(self, now: Nanos) -> Iterator[PluginEffect]:
         mine, directory = self._cluster.name, self._cluster.directory
@@ -154,12 +154,12 @@ class TreePlaces:
     def _take_over(self, now: Nanos) -> Iterator[PluginEffect]:
         """Take over the places of the former coordinators."""
         for tree in self._cluster.my_trees:
-            for group, (parent, children) in self._backups.take(tree).items():
+            for group, (parent, children) in self._backups.pop_places(tree).items():
                 place = self._places.setdefault((group, tree), TreePlace())
                 place.parent = parent or None
                 place.children.update({child: now + self._expiry_ns for child in children if child != parent})
                 for neighbour in place.neighbours:
-                    yield from self._repair.tell_cluster(group, tree, neighbour, asks=True)
+                    yield from self._repair.send_digests(group, tree, neighbour, asks=True)
 
     def renew(self, now: Nanos) -> Iterator[PluginEffect]:
         """Renew places at parents, forget children that did not renew theirs, and send the neighbours digests."""
@@ -170,7 +170,7 @@ class TreePlaces:
             for child in [child for child, expires_ns in place.children.items() if expires_ns <= now]:
                 if not self._persistence or child not in directory:
                     del place.children[child]
-            yield from self._tidy(group, tree)
+            yield from self._leave_if_unneeded(group, tree)
             if (group, tree) not in self._places:
                 continue
             if place.parent is not None and place.parent in directory:
@@ -180,9 +180,9 @@ class TreePlaces:
                 place.parent = None
                 yield from self.join(now, group, tree)
             for neighbour in place.neighbours:
-                yield from self._repair.tell_cluster(group, tree, neighbour)
+                yield from self._repair.send_digests(group, tree, neighbour)
         for tree in my_trees:
-            yield from self._back_up(tree, [group for group, of in self._places if of == tree])
+            yield from self._send_to_backups(tree, [group for group, of in self._places if of == tree])
 
     # ---------------------------------------------------------------- parents
 
@@ -197,9 +197,9 @@ class TreePlaces:
         place = self._places.setdefault((question.group, question.tree), TreePlace())
         return self._search.answer(sender, question, place)
 
-    def _on_answer(self, now: Nanos, sender: PeerId, answer: ParentsAre) -> Iterator[PluginEffect]:
+    def _on_answer(self, now: Nanos, sender: PeerId, answer: PossibleParents) -> Iterator[PluginEffect]:
         if answer.tree in self._cluster.my_trees:
-            yield from self._search.on_message(sender, answer)
+            yield from self._search.on_answer(sender, answer)
             yield from self._finish_search(now, answer.group, answer.tree)
 
     def finish_searches(self, now: Nanos) -> Iterator[PluginEffect]:
@@ -212,14 +212,14 @@ class TreePlaces:
         if candidates is None:
             return []
         if not candidates:
-            return self._cut_off(group, tree)  # the next beacon tries again
+            return self._tell_children_cut_off(group, tree)  # the next beacon tries again
         offer = ParentsFound(group, tree, candidates)
         chooser = self._cluster.slots[0].active
         if chooser == self._cluster.me:
             return self._offer(now, offer)
         return [self._cluster.send(chooser, offer)]
 
-    def _cut_off(self, group: str, tree: int) -> list[PluginEffect]:
+    def _tell_children_cut_off(self, group: str, tree: int) -> list[PluginEffect]:
         """Inform the children that no reachable cluster is connected to the root."""
         place = self._places[group, tree]
         place.is_cut_off, place.ancestors = True, ()
@@ -228,7 +228,7 @@ class TreePlaces:
         return [self._cluster.send(each[tree].active, message) for each in slots if tree < len(each)]
 
     def _offer(self, now: Nanos, offer: ParentsFound) -> Iterator[PluginEffect]:
-        yield from self._choice.offer(now, offer)
+        yield from self._choice.add_candidates(now, offer)
         yield from self.choose_parents(now)
 
     def choose_parents(self, now: Nanos) -> Iterator[PluginEffect]:
@@ -236,11 +236,11 @@ class TreePlaces:
         for choice in self._choice.choose(now):
             active = self._cluster.slots[choice.tree].active
             if active == self._cluster.me:
-                yield from self._take_parent(choice)
+                yield from self._adopt_parent(choice)
             else:
                 yield self._cluster.send(active, choice)
 
-    def _take_parent(self, choice: ParentChosen) -> Iterator[PluginEffect]:
+    def _adopt_parent(self, choice: ParentChosen) -> Iterator[PluginEffect]:
         group, tree, parent = choice.group, choice.tree, choice.parent
         place = self._places.get((group, tree))
         if place is None or tree not in self._cluster.my_trees or place.parent == parent:
@@ -251,8 +251,8 @@ class TreePlaces:
         place.parent = parent
         place.children.pop(parent, None)
         yield from self._tell_parent(group, tree, parent)
-        yield from self._back_up(tree, [group])
-        yield from self._repair.tell_cluster(group, tree, parent, asks=True)
+        yield from self._send_to_backups(tree, [group])
+        yield from self._repair.send_digests(group, tree, parent, asks=True)
 
     def _tell_parent(self, group: str, tree: int, parent: str) -> list[PluginEffect]:
         return self._cluster.send_to_cluster(AddChild(parent, tree, group, self._cluster.name))
@@ -294,8 +294,8 @@ class TreePlaces:
         if place.parent is None:
             yield from self.join(now, group, tree)
         if is_new:
-            yield from self._back_up(tree, [group])
-            yield from self._repair.tell_cluster(group, tree, child)
+            yield from self._send_to_backups(tree, [group])
+            yield from self._repair.send_digests(group, tree, child)
 
     def _remove_child(self, sender: PeerId, message: RemoveChild) -> list[PluginEffect]:
         group, tree = message.group, message.tree
@@ -306,15 +306,15 @@ class TreePlaces:
             return [Refuse(sender, NOT_A_COORDINATOR)]
         if place.children.pop(message.cluster, None) is None:
             return []
-        return self._back_up(tree, [group]) + self._tidy(group, tree)
+        return self._send_to_backups(tree, [group]) + self._leave_if_unneeded(group, tree)
 
-    def _tidy(self, group: str, tree: int) -> list[PluginEffect]:
+    def _leave_if_unneeded(self, group: str, tree: int) -> list[PluginEffect]:
         """Leave a tree that this cluster does not need."""
         place = self._places[group, tree]
-        if place.children or group in self._groups.of_cluster():
+        if place.children or group in self._groups.cluster_groups():
             return []
         self._remove((group, tree))
-        return self._back_up(tree, [group]) + self._leave_parent(group, tree, place)
+        return self._send_to_backups(tree, [group]) + self._leave_parent(group, tree, place)
 
     def _remove(self, tree_id: TreeId) -> None:
         del self._places[tree_id]
@@ -323,7 +323,7 @@ class TreePlaces:
 
     # ---------------------------------------------------------------- backups
 
-    def _back_up(self, tree: int, groups: list[str]) -> list[PluginEffect]:
+    def _send_to_backups(self, tree: int, groups: list[str]) -> list[PluginEffect]:
         """Send the backups of a tree this coordinator's place in it, for some groups."""
         slots = self._cluster.slots
         backups = slots[tree].backups if tree < len(slots) else ()

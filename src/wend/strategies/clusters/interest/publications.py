@@ -54,15 +54,15 @@ class OwnPublications:
         numbers = tuple((group, self._last[group]) for group in groups)
         effects: list[PluginEffect] = []
         slot = None
-        joined = self._cluster.membership.joined
+        has_joined = self._cluster.membership.has_joined
         if self._persistence:
             slot = self._slots.take()
             effects.append(Remember(slot, PublishedEvent(slot, numbers, event, born_ns)))
-        elif not joined:
+        elif not has_joined:
             me = self._cluster.me
             return (), [Notice("published-early", me), Drop(event.id, (me,), "not-joined")]
         self._pending[event.id] = _Publication(numbers, slot, now + REPAIR_NS)
-        if joined:
+        if has_joined:
             effects += self._cluster.multicast(ClusterEvent(self._cluster.name, numbers, event, now - born_ns))
         return numbers, effects
 
@@ -97,7 +97,7 @@ class OwnPublications:
     def retry(self, now: Nanos) -> Iterator[PluginEffect]:
         """Send events again to coordinators that have not accepted them in time."""
         cluster = self._cluster
-        if not cluster.membership.joined:
+        if not cluster.membership.has_joined:
             return
         for id_, publication in list(self._pending.items()):
             if publication.retry_ns > now:
@@ -108,7 +108,7 @@ class OwnPublications:
             if id_ not in self._pending:
                 continue
             group, number = publication.numbers[0]
-            logged = self._log.stream(now, (id_.publisher, id_.incarnation, group)).events.get(number)
+            logged = self._log.open_stream(now, (id_.publisher, id_.incarnation, group)).events.get(number)
             if logged is None:  # it was dropped to make room
                 del self._pending[id_]
                 continue
@@ -116,7 +116,7 @@ class OwnPublications:
             missing = [slot.active for tree, slot in enumerate(cluster.slots) if tree not in publication.trees]
             yield from [cluster.send(peer, message) for peer in dict.fromkeys(missing)]
 
-    def recall(self, now: Nanos, record: PublishedEvent) -> None:
+    def restore(self, now: Nanos, record: PublishedEvent) -> None:
         """Restore a record of an earlier incarnation: an event, or a free place."""
         slot, event = record.slot, record.event
         self._slots.recall(slot, event is not None)
@@ -128,5 +128,5 @@ class OwnPublications:
         logged = Logged(event, record.born_ns, "")
         for group, number in record.numbers:
             stream = (event.id.publisher, event.id.incarnation, group)
-            self._log.stream(now, stream).add(number)
+            self._log.open_stream(now, stream).add(number)
             self._log.hold(now, stream, number, logged)

@@ -87,30 +87,30 @@ class Repair:
         self._news.update({group: DIGEST_REPEATS for _, _, group in self.log.streams})
         return self.schedule(now)
 
-    def tell_news(self, neighbours: Neighbours) -> Iterator[PluginEffect]:
+    def announce_new_events(self, neighbours: Neighbours) -> Iterator[PluginEffect]:
         """Send members and neighbours a coordinator's digests of the groups with new events."""
         cluster = self._cluster
         for group in self._news:
-            for digest in self.digests(group):
+            for digest in self.make_digests(group):
                 yield from cluster.multicast(digest)
         for group in self._news:
             for tree in cluster.my_trees:
                 for neighbour in neighbours(group, tree):
-                    yield from self.tell_cluster(group, tree, neighbour)
+                    yield from self.send_digests(group, tree, neighbour)
 
-    def age_news(self) -> None:
+    def count_down_repeats(self) -> None:
         self._news = {group: left - 1 for group, left in self._news.items() if left > 1}
 
-    def tell_cluster(self, group: str, tree: int, cluster: str, asks: bool = False) -> Iterator[PluginEffect]:
+    def send_digests(self, group: str, tree: int, cluster: str, asks: bool = False) -> Iterator[PluginEffect]:
         """Send a neighbour the digests of a group."""
-        for digest in self.digests(group, cluster, tree, asks):
+        for digest in self.make_digests(group, cluster, tree, asks):
             yield from self._cluster.send_to_cluster(digest)
 
-    def digests(self, group: str, to: str = "", tree: int = -1, asks: bool = False) -> list[GroupDigest]:
+    def make_digests(self, group: str, to: str = "", tree: int = -1, asks: bool = False) -> list[GroupDigest]:
         me = self._cluster.me
         streams = [
-            StreamDigest(publisher, incarnation, log.last if publisher == me else log.available)
-            for (publisher, incarnation, _), log in self.log.of_group(group)
+            StreamDigest(publisher, incarnation, log.last if publisher == me else log.last_available)
+            for (publisher, incarnation, _), log in self.log.streams_in(group)
             if log.events
         ]
         streams = [digest for digest in streams if digest.last]
@@ -118,29 +118,29 @@ class Repair:
             return []
         return [GroupDigest(group, batch, to, tree, asks) for batch in batches(streams, STREAMS) or [()]]
 
-    def give(self, now: Nanos, sender: PeerId, request: FetchEvents, asker: str = "") -> Iterator[PluginEffect]:
+    def answer(self, now: Nanos, sender: PeerId, request: FetchEvents, asker: str = "") -> Iterator[PluginEffect]:
         """Answer a member that lacks events, or another cluster."""
         stream = request.stream
         for numbers in request.numbers[:RANGES]:
-            events, losses = self.log.give(stream, numbers, now - request.age_ns)
+            events, losses = self.log.select(stream, numbers, now - request.age_ns)
             for number, logged in events:
                 message: ClusterEvent | TreeEvent
                 if request.tree < 0:
                     home = logged.home or self._cluster.name
                     message = ClusterEvent(home, ((request.group, number),), logged.event, now - logged.born_ns)
                 else:
-                    message = self.tree_copy(now, LogEntry(stream, number, logged), asker, request.tree, 1)
+                    message = self.make_tree_event(now, LogEntry(stream, number, logged), asker, request.tree, 1)
                 yield self._cluster.send(sender, message)
             if losses:
                 yield self._cluster.send(sender, EventsGone(*stream, tuple(losses[:RANGES])))
 
-    def tree_copy(self, now: Nanos, entry: LogEntry, to: str, tree: int, hops: int) -> TreeEvent:
+    def make_tree_event(self, now: Nanos, entry: LogEntry, to: str, tree: int, hops: int) -> TreeEvent:
         """A copy of an event for another cluster."""
         logged = entry.logged
         home = logged.home or self._cluster.name
         return TreeEvent(to, tree, home, entry.group, entry.number, logged.event, now - logged.born_ns, hops)
 
-    def note_gap(self, now: Nanos, stream: Stream, source: PeerId) -> list[PluginEffect]:
+    def fetch_soon(self, now: Nanos, stream: Stream, source: PeerId) -> list[PluginEffect]:
         """Fetch soon what this peer lacks of a stream."""
         self._sources[stream] = source
         if stream in self._retries:
@@ -152,7 +152,7 @@ class Repair:
         """Ask for the events that this peer lacks, from a member or from neighbours."""
         for stream, (due_ns, attempts) in list(self._retries.items()):
             log = self.log.streams.get(stream)
-            if log is None or not log.lacks:
+            if log is None or not log.has_gaps:
                 del self._retries[stream]
             elif due_ns <= now:
                 self._retries[stream] = (now + backoff_ns(attempts), attempts + 1)
@@ -186,10 +186,10 @@ class Repair:
             if (each.publisher, each.incarnation) == (self._cluster.me, self._incarnation):
                 continue
             stream = (each.publisher, each.incarnation, digest.group)
-            log = self.log.stream(now, stream)
+            log = self.log.open_stream(now, stream)
             log.last = max(log.last, each.last)
-            if log.lacks:
-                yield from self.note_gap(now, stream, sender)
+            if log.has_gaps:
+                yield from self.fetch_soon(now, stream, sender)
 
     def on_cluster_digest(
         self, now: Nanos, sender: PeerId, cluster: str, digest: GroupDigest
@@ -197,7 +197,7 @@ class Repair:
         """Fetch the events that another cluster has and this one lacks."""
         for each in digest.streams:
             stream = (each.publisher, each.incarnation, digest.group)
-            log = self.log.stream(now, stream)
+            log = self.log.open_stream(now, stream)
             log.last = max(log.last, each.last)
             if digest.tree in self._cluster.my_trees:
                 numbers = tuple(gap for gap in log.missing(RANGES_BETWEEN) if gap[0] <= each.last)
@@ -206,9 +206,9 @@ class Repair:
                     request = FetchEvents(*stream, numbers, age_ns, cluster, digest.tree)
                     yield self._cluster.send(sender, request)
         if digest.asks:
-            yield from self.tell_cluster(digest.group, digest.tree, cluster)
+            yield from self.send_digests(digest.group, digest.tree, cluster)
 
-    def give_up(self, answer: EventsGone) -> None:
+    def skip_lost(self, answer: EventsGone) -> None:
         """Do without events that another peer no longer has."""
         log = self.log.streams[answer.stream]
         for numbers in answer.numbers:

@@ -185,7 +185,7 @@ class Routes:
             follows.pop(group, None)
         for group, deadline_ns, factor in message.groups:
             if group not in follows and is_mine:
-                yield from self._repair.tell_cluster(group, message.tree, cluster)
+                yield from self._repair.send_digests(group, message.tree, cluster)
             follows[group] = ((deadline_ns, factor), now)
         if message.asks and is_mine:
             yield from self._announce(cluster, message.tree)
@@ -209,7 +209,7 @@ class Routes:
                 yield from self._announce(cluster, tree)
             for group in dict.fromkeys(stream[2] for stream in self._repair.log.streams):
                 for cluster in self.neighbours(group, tree):
-                    yield from self._repair.tell_cluster(group, tree, cluster)
+                    yield from self._repair.send_digests(group, tree, cluster)
 
     def on_cluster_changed(self, now: Nanos) -> Iterator[PluginEffect]:
         if not self._cluster.is_holder:

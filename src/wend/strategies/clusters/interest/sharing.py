@@ -101,7 +101,7 @@ class Sharing:
             "groups": len(self._groups.own),
             "streams": len(log.streams),
             "held": len(log),
-            "missing": sum(stream.lacks for stream in log.streams.values()),
+            "missing": sum(stream.has_gaps for stream in log.streams.values()),
             "waiting": len(self._publications),
         }
 
@@ -114,7 +114,7 @@ class Sharing:
             case Arrived():
                 return self._publish(now, event.event, event.born_ns)
             case Due(name):
-                return self._on_due(now, name)
+                return self._on_timer(now, name)
             case SubscriptionsChanged():
                 return self._on_subscriptions_changed(now, view)
             case Changed("cluster"):
@@ -123,9 +123,9 @@ class Sharing:
                 beacon = Timer(now + round(self._draw.random() * self._settings.cluster_beacon_ns), BEACON)
                 return [beacon, *(self._repair.schedule(now) if len(self._publications) else ())]
             case Recalled(PublishedEvent() as record):
-                self._publications.recall(now, record)
+                self._publications.restore(now, record)
             case Recalled(FollowedSince() as record):
-                self._groups.recall(now, record)
+                self._groups.restore(now, record)
             case Stopping():
                 self._is_stopping = True
         return []
@@ -155,7 +155,7 @@ class Sharing:
             case GroupDigest():
                 return self._repair.on_digest(now, sender, message)
             case FetchEvents():
-                return self._repair.give(now, sender, message)
+                return self._repair.answer(now, sender, message)
             case _:
                 return self._on_groups(now, sender, message)
 
@@ -168,7 +168,7 @@ class Sharing:
         if other is None:
             return [Refuse(sender, NOT_A_COORDINATOR)]
         if isinstance(message, FetchEvents):
-            return self._repair.give(now, sender, message, other)
+            return self._repair.answer(now, sender, message, other)
         return self._repair.on_cluster_digest(now, sender, other, message)
 
     def _on_accepted(self, sender: PeerId, message: EventAccepted) -> list[PluginEffect]:
@@ -183,18 +183,18 @@ class Sharing:
             return []
         if sender not in self._cluster.members and self._cluster.cluster_of(sender) is None:
             return [Refuse(sender, NOT_A_COORDINATOR)]
-        self._repair.give_up(message)
+        self._repair.skip_lost(message)
         return []
 
     def _on_groups(self, now: Nanos, sender: PeerId, message: MemberWants) -> Iterator[PluginEffect]:
-        is_new = self._groups.on_message(now, sender, message)
+        is_new = self._groups.on_member_groups(now, sender, message)
         yield from self._between.on_groups_changed(now) if is_new else []
         slots = self._cluster.slots
         if slots and slots[0].active == self._cluster.me:
             for group, _ in message.groups:
-                yield from [self._cluster.send(sender, digest) for digest in self._repair.digests(group)]
+                yield from [self._cluster.send(sender, digest) for digest in self._repair.make_digests(group)]
 
-    def _on_due(self, now: Nanos, name: str) -> Iterator[PluginEffect]:
+    def _on_timer(self, now: Nanos, name: str) -> Iterator[PluginEffect]:
         if name == REPAIR:
             yield from self._repair_all(now)
             return
@@ -242,7 +242,7 @@ class Sharing:
         numbers, effects = self._publications.add(now, event, born_ns)
         if not numbers:
             return effects
-        effects += self.keep(now, Logged(event, born_ns, self._cluster.name), numbers, FROM_MEMBER, 0)
+        effects += self.log_in_groups(now, Logged(event, born_ns, self._cluster.name), numbers, FROM_MEMBER, 0)
         effects += self._publications.accept(event.id, self._cluster.my_trees)
         return effects + self._repair.schedule(now)
 
@@ -250,7 +250,7 @@ class Sharing:
         id_ = message.event.id
         born_ns = now - max(0, message.age_ns) - self._cluster.membership.round_trip_ns(sender) // 2
         logged = Logged(message.event, born_ns, message.home)
-        yield from self.keep(now, logged, message.numbers, FROM_MEMBER, message.hops, sender)
+        yield from self.log_in_groups(now, logged, message.numbers, FROM_MEMBER, message.hops, sender)
         trees = self._cluster.my_trees
         if sender == id_.publisher and trees:
             yield SendTo(sender, EventAccepted(id_, trees))
@@ -267,19 +267,21 @@ class Sharing:
         age_ns = min(max(0, message.age_ns), FOREVER) + self._cluster.membership.round_trip_ns(sender) // 2
         logged = Logged(message.event, now - age_ns, message.home)
         entry = LogEntry((id_.publisher, id_.incarnation, message.group), message.number, logged)
-        yield from self._keep(now, entry, message.tree, message.hops, sender)
+        yield from self._log_in_group(now, entry, message.tree, message.hops, sender)
         yield from self._between.pass_on(now, entry, message.tree, other, message.hops)
 
-    def keep(
+    def log_in_groups(
         self, now: Nanos, logged: Logged, numbers: GroupNumbers, tree: int, hops: int, sender: PeerId | None = None
     ) -> Iterator[PluginEffect]:
         """Log an event in its groups and deliver it."""
         id_ = logged.event.id
         for group, number in numbers:
             entry = LogEntry((id_.publisher, id_.incarnation, group), number, logged)
-            yield from self._keep(now, entry, tree, hops, sender)
+            yield from self._log_in_group(now, entry, tree, hops, sender)
 
-    def _keep(self, now: Nanos, entry: LogEntry, tree: int, hops: int, sender: PeerId | None) -> Iterator[PluginEffect]:
+    def _log_in_group(
+        self, now: Nanos, entry: LogEntry, tree: int, hops: int, sender: PeerId | None
+    ) -> Iterator[PluginEffect]:
         """Log an event if this peer follows the group or holds events for others, deliver it, and look for gaps."""
         cluster, logged = self._cluster, entry.logged
         follows, is_holder = self._groups.follows(entry.group), cluster.is_holder
@@ -287,14 +289,14 @@ class Sharing:
         must_hold = is_own or tree >= 0
         if not (follows or must_hold or (is_holder and logged.home == cluster.name)):
             return
-        log = self._repair.log.stream(now, entry.stream)
+        log = self._repair.log.open_stream(now, entry.stream)
         if not log.add(entry.number):
             return
         yield from self._repair.hold(now, entry) if is_holder or must_hold else []
         if follows and not is_own and self._groups.wants(logged.event):
             yield DeliverHere(logged.event, logged.born_ns)
-        if log.lacks and sender is not None:
-            yield from self._repair.note_gap(now, entry.stream, sender)
+        if log.has_gaps and sender is not None:
+            yield from self._repair.fetch_soon(now, entry.stream, sender)
         if cluster.my_trees:
             yield from self._between.on_event(now, entry, tree, hops)
 
@@ -306,8 +308,8 @@ class Sharing:
         yield from repair.fetch(now, neighbours)
         yield from self._publications.retry(now)
         if self._cluster.my_trees:
-            yield from repair.tell_news(neighbours)
-        repair.age_news()
+            yield from repair.announce_new_events(neighbours)
+        repair.count_down_repeats()
         if not self._persistence:
             hold_ns = self._settings.cluster_hold_ns
             repair.log.forget_before(now - hold_ns)

@@ -60,7 +60,7 @@ class LateEvents:
             gap_ns = now - self._first_ns.get((entry.stream, entry.number), now)
             self._gaps[tree_id] = max(self._gaps.get(tree_id, FIRST_GAP_NS), min(LONGEST_GAP_NS, gap_ns))
 
-    def take(self, now: Nanos) -> list[tuple[TreeId, Stream, int]]:
+    def pop_late(self, now: Nanos) -> list[tuple[TreeId, Stream, int]]:
         """Remove and return the events that did not arrive in time."""
         late = [key for key, due_ns in self._due_ns.items() if due_ns <= now]
         for key in late:
@@ -107,7 +107,7 @@ class Trees:
             return
         for neighbour in self.neighbours(entry.group, tree):
             if neighbour != sender:
-                copy = self._repair.tree_copy(now, entry, neighbour, tree, hops + 1)
+                copy = self._repair.make_tree_event(now, entry, neighbour, tree, hops + 1)
                 yield from self._cluster.send_to_cluster(copy)
 
     def _was_forwarded(self, entry: LogEntry, tree: int) -> bool:
@@ -124,7 +124,7 @@ class Trees:
 
     def offer_late(self, now: Nanos) -> Iterator[PluginEffect]:
         """Offer events to the trees that did not bring them in time."""
-        for (group, tree), stream, number in self._late.take(now):
+        for (group, tree), stream, number in self._late.pop_late(now):
             if tree in self._cluster.my_trees:
                 for neighbour in self.neighbours(group, tree):
                     yield from self._cluster.send_to_cluster(HaveEvent(neighbour, tree, *stream, number))
@@ -139,7 +139,7 @@ class Trees:
             return
         group, tree, number = offer.group, offer.tree, offer.number
         stream = (offer.publisher, offer.incarnation, group)
-        if self._repair.log.stream(now, stream).has(number):
+        if self._repair.log.open_stream(now, stream).has(number):
             return
         request = FetchEvents(*stream, ((number, number),), 1 << 62, neighbour, tree)
         yield self._cluster.send(sender, request)
@@ -162,7 +162,7 @@ class Trees:
             for tree in self._cluster.my_trees:
                 if (group, tree) not in self._places:
                     for neighbour in self.neighbours(group, tree):
-                        yield from self._repair.tell_cluster(group, tree, neighbour)
+                        yield from self._repair.send_digests(group, tree, neighbour)
 
     def on_undelivered(self, now: Nanos, peer: PeerId, message: Any) -> Iterable[PluginEffect]:
         """Try the next backup of a cluster that does not answer; if there is none, look for another parent."""

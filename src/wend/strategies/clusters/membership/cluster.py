@@ -20,9 +20,9 @@ from wend.strategies.clusters.membership.messages import (
     Roster,
     RosterUpdate,
     Slots,
-    agreement_of,
     digest_of,
-    holders_of,
+    settings_hash,
+    slot_holders,
 )
 from wend.strategies.clusters.membership.multicast import MulticastTest
 from wend.strategies.clusters.membership.settings import ClusterSettings
@@ -36,7 +36,7 @@ class ClusterState:
         self.incarnation = incarnation
         self.name = settings.cluster
         """Empty until the peer knows its routing domain."""
-        self.agreement = agreement_of(settings)
+        self.agreement = settings_hash(settings)
         self.detection_ns = settings.cluster_detection_ns
         self.period_ns = beat_period(self.detection_ns)
         self.multicast = MulticastTest(me, self.detection_ns)
@@ -74,7 +74,7 @@ class ClusterState:
         self.term, self.head = roster.term, roster.head
         self.members = dict(roster.members)
         self.peers = tuple(self.members)
-        self.slots, self.holders = roster.slots, holders_of(roster.slots)
+        self.slots, self.holders = roster.slots, slot_holders(roster.slots)
         self.is_head, self.is_holder = roster.head == self.me, self.me in self.holders
         self.my_trees = tuple(tree for tree, slot in enumerate(roster.slots) if slot.active == self.me)
         self.my_backups = tuple(tree for tree, slot in enumerate(roster.slots) if self.me in slot.backups)
@@ -84,13 +84,13 @@ class ClusterState:
     def note_term(self, term: int) -> None:
         self.highest_term = max(self.highest_term, term)
 
-    def names_me(self, roster: Roster) -> bool:
+    def includes_me(self, roster: Roster) -> bool:
         return (self.me, self.incarnation) in roster.members
 
-    def misses_head(self, now: Nanos) -> bool:
+    def has_lost_head(self, now: Nanos) -> bool:
         return now - self.head_ns >= silence_limit(self.detection_ns)
 
-    def mismatch(self, name: str, agreement: int) -> RefusalCode | None:
+    def refusal_code(self, name: str, agreement: int) -> RefusalCode | None:
         """The reason to refuse a message with this name and agreement; None if it belongs to this cluster."""
         if name != self.name:
             return "other-cluster"
@@ -100,10 +100,10 @@ class ClusterState:
         """Send a message to each of these peers except this one."""
         return [SendTo(peer, message) for peer in peers if peer != self.me]
 
-    def search(self) -> ClusterSearch:
+    def make_search(self) -> ClusterSearch:
         return ClusterSearch(self.name, self.agreement, self.incarnation)
 
-    def beat(self, now: Nanos) -> MemberBeat:
+    def make_beat(self, now: Nanos) -> MemberBeat:
         test = self.multicast
         return MemberBeat(
             self.name,
@@ -111,13 +111,13 @@ class ClusterState:
             self.incarnation,
             self.term,
             self.head,
-            seeks=self.head != self.me and self.misses_head(now),
+            seeks=self.head != self.me and self.has_lost_head(now),
             hears_head=test.hears_from(now, self.head),
             hears=test.hears(now),
             mute=test.mute_members(now),
         )
 
-    def beacon(self, now: Nanos) -> HeadBeacon:
+    def make_beacon(self, now: Nanos) -> HeadBeacon:
         """The head's beacon, or the copy of it that another member forwards."""
         beacon = HeadBeacon(self.name, self.agreement, self.term, self.head, self.digest, self.stamp)
         if not self.is_head:
@@ -125,11 +125,11 @@ class ClusterState:
         works, mute = self.multicast.verdict(now)
         return replace(beacon, works=works, mute=mute)
 
-    def make_beacon(self, term: int, head: PeerId) -> HeadBeacon:
+    def make_roster_hint(self, term: int, head: PeerId) -> HeadBeacon:
         """A beacon that only names another roster of this cluster."""
         return HeadBeacon(self.name, self.agreement, term, head)
 
-    def roster_message(self) -> RosterUpdate:
+    def make_roster_update(self) -> RosterUpdate:
         assert self.roster is not None
         return RosterUpdate(self.name, self.agreement, self.roster, self.stamp)
 

@@ -16,7 +16,7 @@ from wend.strategies.clusters.membership.messages import (
     MemberProbe,
     SearchAnswer,
     Slots,
-    holders_of,
+    slot_holders,
 )
 
 MAX_CONTACTS = 64
@@ -50,7 +50,7 @@ class ClusterContacts:
         self._lonely = 0
         """Heartbeat periods in which this coordinator or backup knew no other cluster."""
 
-    def begin(self, contacts: Iterable[PeerId], contacts_follow: bool) -> None:
+    def start(self, contacts: Iterable[PeerId], contacts_follow: bool) -> None:
         for peer in contacts:
             self.add(peer)
         self.awaits_contacts = contacts_follow and not self.contacts
@@ -65,7 +65,7 @@ class ClusterContacts:
         elif peer not in self.contacts and len(self.contacts) < MAX_CONTACTS:
             self.contacts.append(peer)
 
-    def find(self, peer: PeerId) -> list[PluginEffect]:
+    def on_contact_found(self, peer: PeerId) -> list[PluginEffect]:
         """Greet a contact that the driver names. It may be this peer itself."""
         self.awaits_contacts = False
         self.add(peer, first=True)
@@ -87,7 +87,7 @@ class ClusterContacts:
         """Send contacts a search for this cluster."""
         cluster = self._cluster
         strangers = (peer for peer in peers if peer not in cluster.members)
-        return cluster.send(strangers, cluster.search()) if cluster.name else []
+        return cluster.send(strangers, cluster.make_search()) if cluster.name else []
 
     def _greet_next(self, count: int) -> list[PluginEffect]:
         return self._greet(self.next_contacts(count, self._cluster.members))
@@ -97,7 +97,7 @@ class ClusterContacts:
         mine = self._cluster.name
         return [slot.active for name, slots in self.directory.slots.items() if name != mine for slot in slots]
 
-    def tend(self, now: Nanos) -> Iterator[PluginEffect]:
+    def on_period(self, now: Nanos) -> Iterator[PluginEffect]:
         """Once per heartbeat period: look for other clusters if none is known, and measure a round trip."""
         self._beats += 1
         if len(self.directory) == 1 and self._lonely < MAX_LONELY:
@@ -121,22 +121,22 @@ class ClusterContacts:
         self._draws += 1
         return peer_stream(self._seed, "clusters", what, self._cluster.me, self._cluster.incarnation, self._draws)
 
-    def adopt(self, now: Nanos, slots: Slots) -> Iterator[PluginEffect]:
+    def on_roster(self, now: Nanos, slots: Slots) -> Iterator[PluginEffect]:
         """Act on a new roster of this cluster. The earlier one had these slots."""
         cluster = self._cluster
         if not cluster.is_holder:
             self.directory = ClusterDirectory(self._period_ns)
             return
         is_new = not len(self.directory)
-        self.directory.learn(now, cluster.entries()[0])
+        self.directory.add(now, cluster.entries()[0])
         if is_new:
             self._lonely = 0
             yield from self._send_digests(now, (peer for peer in cluster.holders if peer != cluster.me))
             yield from self._greet_next(ASKED)
         if slots != cluster.slots:
-            yield from self._push([name for name in self.directory.slots if name != cluster.name])
+            yield from self._send_entry([name for name in self.directory.slots if name != cluster.name])
 
-    def _push(self, names: list[str]) -> Iterator[PluginEffect]:
+    def _send_entry(self, names: list[str]) -> Iterator[PluginEffect]:
         """Send this cluster's entry to coordinators and backups of other clusters, on the trees that this peer
         coordinates."""
         cluster = self._cluster
@@ -159,14 +159,14 @@ class ClusterContacts:
         if not cluster.is_holder:
             return out
         out += self._greet_next(1)
-        self.directory.learn(now, cluster.entries()[0])
+        self.directory.add(now, cluster.entries()[0])
         for entry in self.directory.expire(now, cluster.name):
             cluster.has_news = True
-            for peer in holders_of(entry.slots):
+            for peer in slot_holders(entry.slots):
                 self.add(peer)
         draw = self._draw("gossip")
         slots = self.directory.slots[draw.choice(list(self.directory.slots))]
-        peers = [peer for peer in holders_of(slots) if peer != cluster.me]
+        peers = [peer for peer in slot_holders(slots) if peer != cluster.me]
         return [*out, *self._send_digests(now, (draw.choice(peers),))] if peers else out
 
     def _send_digests(self, now: Nanos, peers: Iterable[PeerId]) -> Iterator[PluginEffect]:
@@ -180,7 +180,7 @@ class ClusterContacts:
         own = DirectoryEntries(cluster.entries(), (), digest.number)
         return cluster.send((sender,), self.directory.answer(digest) if cluster.is_holder else own)
 
-    def spread(self, entries: list[ClusterEntry], names: list[str], sender: PeerId) -> Iterator[PluginEffect]:
+    def on_new_entries(self, entries: list[ClusterEntry], names: list[str], sender: PeerId) -> Iterator[PluginEffect]:
         """Act on entries that changed the directory. Send this cluster's entry to the new clusters, which `names`
         lists.
 
@@ -190,7 +190,7 @@ class ClusterContacts:
             return
         cluster = self._cluster
         cluster.has_news = True
-        yield from self._push(names)
+        yield from self._send_entry(names)
         if sender not in cluster.members and cluster.my_trees:
             yield from cluster.send(cluster.holders, DirectoryEntries(tuple(entries)))
 
@@ -198,27 +198,27 @@ class ClusterContacts:
         """If the entry of the sender's cluster has expired, send it the last term, which a new head may not know."""
         cluster = self._cluster
         for entry in entries:
-            if self.directory.has_outlived(entry) and sender in holders_of(entry.slots):
+            if self.directory.has_outlived(entry) and sender in slot_holders(entry.slots):
                 last = self.directory.last_term(entry.name)
                 answer = SearchAnswer(cluster.name, entry.name, cluster.entries(), (), last)
                 yield from cluster.send((sender,), answer)
 
-    def meet(self, now: Nanos, entry: ClusterEntry, sender: PeerId) -> Iterator[PluginEffect]:
+    def on_coordinators(self, now: Nanos, entry: ClusterEntry, sender: PeerId) -> Iterator[PluginEffect]:
         """Act on a contact's answer about the coordinators of another cluster."""
         cluster = self._cluster
-        holders = holders_of(entry.slots)
+        holders = slot_holders(entry.slots)
         if cluster.roster is None:
             coordinator = entry.slots[0].active
             if sender in holders or coordinator in self.contacts:
                 return
             self.add(coordinator, first=True)
-            yield from cluster.send((coordinator,), cluster.search())
+            yield from cluster.send((coordinator,), cluster.make_search())
             return
         if not cluster.is_holder:
             yield from cluster.send((cluster.head,), DirectoryEntries((entry,)))
             return
         if self.directory.get(entry.name) is not None:
             return
-        is_learned = self.directory.learn(now, entry)
-        yield from self.spread([entry], [entry.name], sender) if is_learned else []
+        is_learned = self.directory.add(now, entry)
+        yield from self.on_new_entries([entry], [entry.name], sender) if is_learned else []
         yield from self._send_digests(now, holders)

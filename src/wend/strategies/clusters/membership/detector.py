@@ -63,7 +63,7 @@ class ClusterDetector:
             self._records[peer] = record
         self.dead = {peer: None for peer in self.dead if peer in self._records}
 
-    def hear(self, now: Nanos, peer: PeerId, age_ns: Nanos = 0) -> bool:
+    def record_life_sign(self, now: Nanos, peer: PeerId, age_ns: Nanos = 0) -> bool:
         """Record a sign of life that is `age_ns` old. Returns whether the peer is not silent."""
         record = self._records.get(peer)
         if record is None:
@@ -82,7 +82,7 @@ class ClusterDetector:
             record.due_ns = now
             self._is_timer_late = True
 
-    def bury(self, peer: PeerId) -> bool:
+    def mark_dead(self, peer: PeerId) -> bool:
         """Count a peer that leaves or has restarted as dead. Returns whether this peer tracks it."""
         if peer in self._records:
             self.dead[peer] = None
@@ -105,7 +105,7 @@ class ClusterDetector:
             silent.append(peer)
         return silent, died
 
-    def arm(self, now: Nanos) -> Nanos | None:
+    def next_timer_ns(self, now: Nanos) -> Nanos | None:
         """When to set a timer for the next probe; None if an earlier timer runs."""
         if self._timer_ns is not None and not self._is_timer_late:
             return None
@@ -129,7 +129,7 @@ class ClusterDetector:
         put(self._probes, self._number, (peer, now), MAX_PROBES)
         return self._number
 
-    def measure(self, now: Nanos, peer: PeerId, number: int) -> bool:
+    def record_answer(self, now: Nanos, peer: PeerId, number: int) -> bool:
         """Measure a round trip by an answer. Returns False if the answer belongs to no probe."""
         probe = self._probes.get(number)
         if probe is None or probe[0] != peer:

@@ -24,7 +24,7 @@ from wend.strategies.clusters.membership.messages import (
     DirectoryDigest,
     DirectoryEntries,
     Slots,
-    holders_of,
+    slot_holders,
 )
 from wend.strategies.ring.bounded import put
 
@@ -63,7 +63,7 @@ class ClusterDirectory:
         expired = self._expired.get(entry.name)
         return expired is not None and entry.name not in self._entries and expired[:2] > entry.version[:2]
 
-    def learn(self, now: Nanos, entry: ClusterEntry) -> bool:
+    def add(self, now: Nanos, entry: ClusterEntry) -> bool:
         """Store an entry if it is newer than the present one. Returns whether the slots changed."""
         present = self._entries.get(entry.name)
         if not self._lacks(entry.name, entry.version) or (present is None and len(self._entries) >= MAX_CLUSTERS):
@@ -90,7 +90,7 @@ class ClusterDirectory:
 
     def _index(self) -> None:
         self.slots = {name: self._entries[name].slots for name in sorted(self._entries)}
-        self._holders = frozenset(peer for slots in self.slots.values() for peer in holders_of(slots))
+        self._holders = frozenset(peer for slots in self.slots.values() for peer in slot_holders(slots))
 
     def digest(self, number: int) -> DirectoryDigest:
         return DirectoryDigest(number, tuple((name, *entry.version) for name, entry in self._entries.items()))

@@ -16,7 +16,7 @@ from wend.strategies.clusters.membership.cluster import ClusterState
 from wend.strategies.clusters.membership.contacts import ASKED, ClusterContacts
 from wend.strategies.clusters.membership.leadership import Leadership
 from wend.strategies.clusters.membership.merge import Merge
-from wend.strategies.clusters.membership.messages import ClusterEntry, ClusterSearch, SearchAnswer, holders_of
+from wend.strategies.clusters.membership.messages import ClusterEntry, ClusterSearch, SearchAnswer, slot_holders
 from wend.strategies.ring.bounded import put
 
 MAX_PATHS = 3
@@ -48,35 +48,35 @@ class ClusterDiscovery:
     def start(self, now: Nanos) -> list[PluginEffect]:
         """Search for the cluster if its name is known; else trace paths to find the peer's routing domain."""
         if self._cluster.name:
-            return self._enter(now)
+            return self._join(now)
         paths = [FindPath(peer) for peer in self._contacts.next_contacts(MAX_PATHS)]
         return [*paths, Timer(now + 2 * self._cluster.detection_ns, NAME)]
 
     def name_after_peer(self, now: Nanos) -> list[PluginEffect]:
         """Name the cluster after this peer, because no path was traced in time."""
-        return self.name(now, f"peer {self._cluster.me}")
+        return self.set_name(now, f"peer {self._cluster.me}")
 
-    def name(self, now: Nanos, name: str | None) -> list[PluginEffect]:
+    def set_name(self, now: Nanos, name: str | None) -> list[PluginEffect]:
         """Name the cluster and search for it, unless it has a name already."""
         if self._cluster.name or name is None:
             return []
         self._cluster.name = name
-        return self._enter(now)
+        return self._join(now)
 
-    def _enter(self, now: Nanos) -> list[PluginEffect]:
-        return [JoinMulticast(self._cluster.group), *self._contacts.start_gossip(now), *self.seek(now)]
+    def _join(self, now: Nanos) -> list[PluginEffect]:
+        return [JoinMulticast(self._cluster.group), *self._contacts.start_gossip(now), *self.search_again(now)]
 
-    def seek(self, now: Nanos) -> Iterator[PluginEffect]:
+    def search_again(self, now: Nanos) -> Iterator[PluginEffect]:
         """Search for one more round, or begin the cluster."""
         cluster = self._cluster
         if cluster.roster is not None:
             return
-        seekers = self._seekers_of(cluster.name, cluster.me)
+        seekers = self._other_seekers(cluster.name, cluster.me)
         if self._is_last_round(seekers):
-            yield from self._leadership.begin(now)
-            yield from cluster.send(seekers, cluster.beacon(now))
+            yield from self._leadership.start_cluster(now)
+            yield from cluster.send(seekers, cluster.make_beacon(now))
             return
-        message = cluster.search()
+        message = cluster.make_search()
         if self._rounds % MULTICAST_ROUNDS == 1:  # if many begin at once, all of them receive it
             yield Multicast(cluster.group, message)
         contacts = self._contacts.next_contacts(ASKED)
@@ -106,7 +106,7 @@ class ClusterDiscovery:
         if len(self._seekers) > MAX_NAMES:
             del self._seekers[next(iter(self._seekers))]
 
-    def _seekers_of(self, cluster: str, without: PeerId) -> tuple[PeerId, ...]:
+    def _other_seekers(self, cluster: str, without: PeerId) -> tuple[PeerId, ...]:
         return tuple(peer for peer in self._seekers.get(cluster, ()) if peer != without)
 
     def on_search(self, now: Nanos, sender: PeerId, message: ClusterSearch) -> Iterable[PluginEffect]:
@@ -119,14 +119,14 @@ class ClusterDiscovery:
             cluster.name,
             message.cluster,
             directory.entries((cluster.name, message.cluster)) or cluster.entries(),
-            self._seekers_of(message.cluster, sender),
+            self._other_seekers(message.cluster, sender),
             directory.last_term(message.cluster),
         )
         return cluster.send((sender,), answer)
 
     def _on_own_search(self, now: Nanos, sender: PeerId, message: ClusterSearch) -> Iterator[PluginEffect]:
         cluster = self._cluster
-        if reason := cluster.mismatch(message.cluster, message.agreement):
+        if reason := cluster.refusal_code(message.cluster, message.agreement):
             yield Refuse(sender, reason)
             return
         if cluster.roster is None:
@@ -134,43 +134,43 @@ class ClusterDiscovery:
             return
         if cluster.members.get(sender) == message.incarnation:
             return  # it has joined, and greets a contact
-        yield from self._leadership.restart(now, sender, message.incarnation)
-        yield from cluster.send((sender,), cluster.beacon(now))
+        yield from self._leadership.on_restart(now, sender, message.incarnation)
+        yield from cluster.send((sender,), cluster.make_beacon(now))
 
     def on_answer(self, now: Nanos, sender: PeerId, message: SearchAnswer) -> Iterator[PluginEffect]:
         cluster = self._cluster
         if message.asked != cluster.name:
             yield Refuse(sender, "answer-other-cluster")
             return
-        yield from self._exceed_term(now, message)
+        yield from self._exceed_former_term(now, message)
         for entry in message.entries:
             if entry.name == cluster.name:
                 yield from self._on_own_entry(now, entry, sender)
             else:
-                yield from self._contacts.meet(now, entry, sender)
+                yield from self._contacts.on_coordinators(now, entry, sender)
         if cluster.roster is None:
             for peer in message.seekers:
-                if peer != cluster.me and peer not in self._seekers_of(cluster.name, cluster.me):
+                if peer != cluster.me and peer not in self._other_seekers(cluster.name, cluster.me):
                     self._add_seeker(cluster.name, peer)
-                    yield from cluster.send((peer,), cluster.search())
+                    yield from cluster.send((peer,), cluster.make_search())
 
-    def _exceed_term(self, now: Nanos, message: SearchAnswer) -> Iterable[PluginEffect]:
+    def _exceed_former_term(self, now: Nanos, message: SearchAnswer) -> Iterable[PluginEffect]:
         """Take a higher term if the sender knew this cluster in the same or a higher term before its entry expired."""
         cluster = self._cluster
         cluster.note_term(message.term)
         if cluster.term > message.term:
             return []
         if cluster.is_head:
-            return self._leadership.write(now)
+            return self._leadership.write_roster(now)
         return cluster.send((cluster.head,), message) if cluster.is_holder else []
 
     def _on_own_entry(self, now: Nanos, entry: ClusterEntry, sender: PeerId) -> Iterator[PluginEffect]:
         cluster = self._cluster
         if cluster.roster is not None:
-            yield from self._merge.compare(now, entry, sender)
+            yield from self._merge.compare_entry(now, entry, sender)
             return
-        if reason := cluster.mismatch(entry.name, entry.agreement):
+        if reason := cluster.refusal_code(entry.name, entry.agreement):
             yield Refuse(sender, reason)
             return
-        for peer in dict.fromkeys((entry.head, *holders_of(entry.slots))):
+        for peer in dict.fromkeys((entry.head, *slot_holders(entry.slots))):
             yield from self._merge.ask_admission(now, peer)

@@ -12,7 +12,7 @@ partition become one: the losing head and its members join the other.
 then all other members by id (`succession`). Coordinators and backups send each other heartbeats. If one of them finds
 all peers before it dead, it is the head (`is_first`). A member without a role finds the head and all coordinators and
 backups dead; then it waits one heartbeat period for each member between, so that the first of them acts alone
-(`patience`). A head lives as long as it answers: nobody takes over because of a lower id.
+(`takeover_delay`). A head lives as long as it answers: nobody takes over because of a lower id.
 
 **Slots** (`reassign`). An active coordinator that lives stays. If it is dead, the first backup of the slot that lives
 takes over, one that coordinates no other tree if there is one. Without a live backup it is the member with the fewest
@@ -27,7 +27,7 @@ from collections import Counter
 from collections.abc import Collection
 
 from wend.model.events import PeerId
-from wend.strategies.clusters.membership.messages import Roster, Slot, Slots, holders_of
+from wend.strategies.clusters.membership.messages import Roster, Slot, Slots, slot_holders
 
 
 def wins(term: int, head: PeerId, other_term: int, other_head: PeerId) -> bool:
@@ -38,7 +38,7 @@ def wins(term: int, head: PeerId, other_term: int, other_head: PeerId) -> bool:
 def succession(roster: Roster) -> tuple[PeerId, ...]:
     """The members in the order in which they head the cluster."""
     everyone = [peer for peer, _ in roster.members]
-    return tuple(dict.fromkeys((roster.head, *holders_of(roster.slots), *everyone)))
+    return tuple(dict.fromkeys((roster.head, *slot_holders(roster.slots), *everyone)))
 
 
 def is_first(roster: Roster, me: PeerId, dead: Collection[PeerId]) -> bool:
@@ -46,9 +46,9 @@ def is_first(roster: Roster, me: PeerId, dead: Collection[PeerId]) -> bool:
     return next((peer for peer in succession(roster) if peer not in dead), me) == me
 
 
-def patience(roster: Roster, me: PeerId, dead: Collection[PeerId]) -> int:
+def takeover_delay(roster: Roster, me: PeerId, dead: Collection[PeerId]) -> int:
     """Heartbeat periods that a member without a role waits before it takes over."""
-    roles = {roster.head, *holders_of(roster.slots)}
+    roles = {roster.head, *slot_holders(roster.slots)}
     others = [peer for peer in succession(roster) if peer not in roles and peer not in dead]
     return min(others.index(me), MAX_PATIENCE) if me in others else 0
 
@@ -57,7 +57,7 @@ MAX_PATIENCE = 12
 
 
 def first_slots(me: PeerId, trees: int) -> Slots:
-    """Of a cluster of one member."""
+    """Assign all trees to the only member of a cluster."""
     return (Slot(me, (), 1),) * trees
 
 
@@ -124,7 +124,7 @@ def _best_backups(
     load: Counter[PeerId],
     backups: int,
 ) -> tuple[PeerId, ...]:
-    """First those that coordinate nothing, then those that back up fewer trees, then those that back up this one.
+    """Choose first peers that coordinate nothing, then those that back up fewer trees, then the present ones.
 
     If the active coordinator has several trees and others none, one of those is to be a backup in any case: it
     coordinates this tree later."""

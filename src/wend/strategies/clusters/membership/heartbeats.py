@@ -51,7 +51,7 @@ class Heartbeats:
     def start(self, now: Nanos) -> list[PluginEffect]:
         return [Timer(now + 1 + node_id(self._cluster.me) % self._cluster.period_ns, BEAT)]
 
-    def beat(self, now: Nanos) -> Iterator[PluginEffect]:
+    def on_period(self, now: Nanos) -> Iterator[PluginEffect]:
         cluster = self._cluster
         yield Timer(now + cluster.period_ns, BEAT)
         if cluster.roster is not None:
@@ -61,13 +61,13 @@ class Heartbeats:
                 yield Multicast(cluster.group, MulticastProbe(cluster.name))
 
     def _send_beats(self, now: Nanos) -> list[PluginEffect]:
-        cluster, beat = self._cluster, self._cluster.beat(now)
+        cluster, beat = self._cluster, self._cluster.make_beat(now)
         others = cluster.holders if beat.seeks or cluster.is_holder else ()
         return cluster.send(dict.fromkeys((cluster.head, *others)), beat)
 
     def _send_beacons(self, now: Nanos) -> list[PluginEffect]:
         cluster, test = self._cluster, self._cluster.multicast
-        beacon = cluster.beacon(now)
+        beacon = cluster.make_beacon(now)
         cluster.head_ns = now
         return [
             Multicast(cluster.group, replace(beacon, by_multicast=True)),
@@ -77,7 +77,7 @@ class Heartbeats:
         ]
 
     def _judge_multicast(self, now: Nanos, beacon: HeadBeacon) -> list[PluginEffect]:
-        works = self._cluster.multicast.judge(now, beacon.works, beacon.mute)
+        works = self._cluster.multicast.adopt_verdict(now, beacon.works, beacon.mute)
         if works is None:
             return []
         return [Notice("multicast-works" if works else "multicast-blocked", self._cluster.me)]
@@ -94,32 +94,32 @@ class Heartbeats:
         return cluster.send(lost[place : place + 1], beacon)
 
     def on_beat(self, now: Nanos, sender: PeerId, beat: MemberBeat) -> Iterable[PluginEffect]:
-        return self._on_any_beat(now, sender, beat, sender)
+        return self._on_valid_beat(now, sender, beat, sender)
 
     def on_passed_beat(self, now: Nanos, sender: PeerId, message: PassedBeat) -> Iterable[PluginEffect]:
         if sender not in self._cluster.members or not self._cluster.is_head:
             return []
-        if reason := self._cluster.mismatch(message.beat.cluster, message.beat.agreement):
+        if reason := self._cluster.refusal_code(message.beat.cluster, message.beat.agreement):
             return [Refuse(sender, reason)]
-        return self._on_any_beat(now, message.member, message.beat, sender)
+        return self._on_valid_beat(now, message.member, message.beat, sender)
 
-    def _on_any_beat(self, now: Nanos, member: PeerId, beat: MemberBeat, sender: PeerId) -> Iterator[PluginEffect]:
+    def _on_valid_beat(self, now: Nanos, member: PeerId, beat: MemberBeat, sender: PeerId) -> Iterator[PluginEffect]:
         cluster = self._cluster
         if cluster.roster is None or member == cluster.me:
             return
         incarnation = cluster.members.get(member)
         if beat.term and election.wins(beat.term, beat.head, cluster.term, cluster.head):
-            yield from self._merge.follow(now, beat.term, beat.head, sender)
+            yield from self._merge.request_winner(now, beat.term, beat.head, sender)
         if incarnation is None or beat.incarnation > incarnation:
             yield from self._join(now, member, beat, sender)
         elif beat.incarnation == incarnation:
-            self._detector.hear(now, member)
-            yield from self._correct(now, member, beat)
+            self._detector.record_life_sign(now, member)
+            yield from self._send_newer_roster(now, member, beat)
             if cluster.is_head:
-                cluster.multicast.report(now, member, beat)
-            elif beat.seeks and not cluster.misses_head(now):
+                cluster.multicast.record_report(now, member, beat)
+            elif beat.seeks and not cluster.has_lost_head(now):
                 yield from cluster.send((cluster.head,), PassedBeat(member, beat))
-                yield from cluster.send((member,), cluster.beacon(now))
+                yield from cluster.send((member,), cluster.make_beacon(now))
 
     def _join(self, now: Nanos, member: PeerId, beat: MemberBeat, sender: PeerId) -> Iterator[PluginEffect]:
         """Act on the request of another peer to become a member, or on the restart of a member."""
@@ -127,25 +127,27 @@ class Heartbeats:
         if cluster.is_head:
             yield from self._leadership.admit(now, member, beat.incarnation)
             return
-        yield from self._leadership.restart(now, member, beat.incarnation)
+        yield from self._leadership.on_restart(now, member, beat.incarnation)
         if sender == member:
             yield from cluster.send((cluster.head,), PassedBeat(member, beat))
 
-    def _correct(self, now: Nanos, member: PeerId, beat: MemberBeat) -> Iterable[PluginEffect]:
+    def _send_newer_roster(self, now: Nanos, member: PeerId, beat: MemberBeat) -> Iterable[PluginEffect]:
         """Send a member this peer's roster if it has another one."""
         cluster = self._cluster
         if (beat.term, beat.head) == (cluster.term, cluster.head):
             return []
         if cluster.is_head and beat.term == cluster.term:
-            return self._leadership.write(now)  # the member has other slots of this term and adopts only a higher term
+            return self._leadership.write_roster(
+                now
+            )  # the member has other slots of this term and adopts only a higher term
         if cluster.is_head or not beat.term:
-            return cluster.send((member,), cluster.roster_message())
-        return cluster.send((member,), cluster.beacon(now)) if beat.head != cluster.head else []
+            return cluster.send((member,), cluster.make_roster_update())
+        return cluster.send((member,), cluster.make_beacon(now)) if beat.head != cluster.head else []
 
     def on_beacon(self, now: Nanos, sender: PeerId, beacon: HeadBeacon) -> Iterable[PluginEffect]:
         cluster = self._cluster
         if beacon.by_multicast and sender == beacon.head:
-            cluster.multicast.hear(now, sender)
+            cluster.multicast.record_multicast(now, sender)
         if cluster.roster is None:
             cluster.note_term(beacon.term)
             requests = self._merge.ask_admission(now, beacon.head)
@@ -158,7 +160,7 @@ class Heartbeats:
         cluster = self._cluster
         if cluster.is_head or (sender != beacon.head and sender not in cluster.members):
             return
-        is_heard = self._detector.hear(now, beacon.head, beacon.age_ns)
+        is_heard = self._detector.record_life_sign(now, beacon.head, beacon.age_ns)
         if sender == beacon.head:
             cluster.head_ns = now
             cluster.stamp = max(cluster.stamp, beacon.stamp)
@@ -171,14 +173,16 @@ class Heartbeats:
     def on_roster(self, now: Nanos, sender: PeerId, message: RosterUpdate) -> Iterable[PluginEffect]:
         cluster, new = self._cluster, message.roster
         if message.by_multicast and sender == new.head:
-            cluster.multicast.hear(now, sender)
-        if sender not in cluster.members and not self._merge.expects(sender):
+            cluster.multicast.record_multicast(now, sender)
+        if sender not in cluster.members and not self._merge.has_asked(sender):
             if sender != new.head:
                 return [Refuse(sender, "slots-of-nonmember")]
-            return self.on_beacon(now, sender, cluster.make_beacon(new.term, new.head))  # ask it before believing it
+            return self.on_beacon(
+                now, sender, cluster.make_roster_hint(new.term, new.head)
+            )  # ask it before believing it
         if (new.term, new.head) == (cluster.term, cluster.head):
             return self._on_same_term(now, sender, message)
-        if cluster.names_me(new) and new.term > cluster.term:
+        if cluster.includes_me(new) and new.term > cluster.term:
             return self._leadership.adopt(now, new, message.stamp)
         if cluster.roster is None:
             cluster.note_term(new.term)
@@ -191,16 +195,16 @@ class Heartbeats:
             return []
         if sender != new.head or cluster.is_head:
             return [Refuse(sender, "slots-disagree")]
-        return self._leadership.adopt(now, new, message.stamp) if cluster.names_me(new) else []
+        return self._leadership.adopt(now, new, message.stamp) if cluster.includes_me(new) else []
 
     def on_request(self, now: Nanos, sender: PeerId, message: RosterRequest) -> list[PluginEffect]:
         cluster = self._cluster
         if message.cluster != cluster.name or cluster.roster is None:
             return []
-        return cluster.send((sender,), cluster.roster_message())
+        return cluster.send((sender,), cluster.make_roster_update())
 
     def on_multicast(self, now: Nanos, sender: PeerId, message: MulticastProbe) -> list[PluginEffect]:
         if message.cluster != self._cluster.name:
             return [Refuse(sender, "other-cluster")]
-        self._cluster.multicast.hear(now, sender)
+        self._cluster.multicast.record_multicast(now, sender)
         return []

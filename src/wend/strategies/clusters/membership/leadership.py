@@ -52,13 +52,13 @@ class Leadership:
         self._is_small = False
         """Whether the cluster has fewer members than trees, and the head has reported it."""
 
-    def begin(self, now: Nanos) -> Iterator[PluginEffect]:
+    def start_cluster(self, now: Nanos) -> Iterator[PluginEffect]:
         """Begin the cluster as its first member."""
         cluster = self._cluster
         slots = election.first_slots(cluster.me, self._coordinators)
         yield from self.adopt(now, Roster(1, cluster.me, ((cluster.me, cluster.incarnation),), slots), 0)
         if cluster.highest_term > 1:
-            yield from self.write(now)
+            yield from self.write_roster(now)
         yield Timer(now + cluster.detection_ns, SETTLE)
 
     def adopt(self, now: Nanos, roster: Roster, stamp: int) -> Iterator[PluginEffect]:
@@ -77,10 +77,10 @@ class Leadership:
             self._joiners = {}
         test.set_members(now, cluster.members)
         self.track(now)
-        self._detector.hear(now, roster.head)
-        yield from self._contacts.adopt(now, slots)
+        self._detector.record_life_sign(now, roster.head)
+        yield from self._contacts.on_roster(now, slots)
 
-    def write(self, now: Nanos, ready: bool = False) -> Iterator[PluginEffect]:
+    def write_roster(self, now: Nanos, ready: bool = False) -> Iterator[PluginEffect]:
         """Write the next roster, as the head or as its successor, and send it to all members.
 
         Coordinators, backups and members without multicast get it by unicast, too."""
@@ -98,7 +98,7 @@ class Leadership:
         self._joiners = {}
         is_reached = {peer: test.reaches(peer) and peer not in joiners for peer in members}
         yield from self.adopt(now, roster, cluster.stamp)
-        message = cluster.roster_message()
+        message = cluster.make_roster_update()
         if len(members) > 1:
             yield Multicast(cluster.group, replace(message, by_multicast=True))
         yield from cluster.send((peer for peer in members if not is_reached[peer] or peer in cluster.holders), message)
@@ -117,14 +117,14 @@ class Leadership:
         lost = [peer for peer in candidates if peer not in members and peer not in self._leavers]
         return tuple(dict.fromkeys(reversed(lost)))[:MAX_LOST][::-1]
 
-    def settle(self, now: Nanos) -> Iterator[PluginEffect]:
+    def promote_backups(self, now: Nanos) -> Iterator[PluginEffect]:
         """Let new backups become coordinators: a detection time after the last roster they have the state."""
         cluster = self._cluster
         if not cluster.is_head or now - self._adopted_ns < cluster.detection_ns:
             return
         live = list(cluster.members)
         slots = election.reassign(cluster.slots, live, (), self._backups, cluster.term, True)
-        yield from self.write(now, ready=True) if slots != cluster.slots else []
+        yield from self.write_roster(now, ready=True) if slots != cluster.slots else []
         is_small = len(cluster.members) < self._coordinators
         if is_small and not self._is_small:
             yield Notice("cluster-small", cluster.me)
@@ -139,12 +139,12 @@ class Leadership:
             yield Timer(now + self._cluster.detection_ns // 20, ADMIT)
         joiners[member] = incarnation
         if member in members:
-            yield from self.write(now)  # it has restarted: its backups take over now
+            yield from self.write_roster(now)  # it has restarted: its backups take over now
 
     def admit_joiners(self, now: Nanos) -> Iterable[PluginEffect]:
-        return self.write(now) if self._cluster.is_head and self._joiners else []
+        return self.write_roster(now) if self._cluster.is_head and self._joiners else []
 
-    def restart(self, now: Nanos, member: PeerId, incarnation: int) -> Iterable[PluginEffect]:
+    def on_restart(self, now: Nanos, member: PeerId, incarnation: int) -> Iterable[PluginEffect]:
         """Record a member's incarnation, which is higher if the member has restarted."""
         if incarnation <= self._cluster.members.get(member, incarnation):
             return []
@@ -155,10 +155,10 @@ class Leadership:
         if message.cluster != cluster.name or cluster.members.get(sender) != message.incarnation:
             return []
         self._leavers[sender] = None
-        return self.write(now) if cluster.is_head else self._remove(now, sender)
+        return self.write_roster(now) if cluster.is_head else self._remove(now, sender)
 
     def _remove(self, now: Nanos, member: PeerId) -> Iterable[PluginEffect]:
-        return self._elect(now) if self._detector.bury(member) else []
+        return self._elect(now) if self._detector.mark_dead(member) else []
 
     def track(self, now: Nanos, suspected: bool = False) -> None:
         """Track the peers whose death concerns this one; if the head is suspected, all coordinators and backups."""
@@ -190,11 +190,11 @@ class Leadership:
         return self._cluster.send((sender,), MemberAnswer(message.number, self._cluster.incarnation))
 
     def on_answer(self, now: Nanos, sender: PeerId, message: MemberAnswer) -> Iterable[PluginEffect]:
-        if not self._detector.measure(now, sender, message.number):
+        if not self._detector.record_answer(now, sender, message.number):
             return []
         if message.incarnation == self._cluster.members.get(sender):
-            self._detector.hear(now, sender)
-        return self.restart(now, sender, message.incarnation)
+            self._detector.record_life_sign(now, sender)
+        return self.on_restart(now, sender, message.incarnation)
 
     def _elect(self, now: Nanos) -> Iterable[PluginEffect]:
         """Replace dead members if it is this peer's turn."""
@@ -202,14 +202,14 @@ class Leadership:
         if cluster.roster is None or not dead:
             return []
         if cluster.is_head:
-            return self.write(now)
+            return self.write_roster(now)
         if cluster.head not in dead:
             return []
         if cluster.is_holder:
-            return self.write(now) if election.is_first(cluster.roster, cluster.me, dead) else []
+            return self.write_roster(now) if election.is_first(cluster.roster, cluster.me, dead) else []
         if self._take_over_ns is not None or not all(peer in dead for peer in cluster.holders):
             return []
-        self._take_over_ns = now + election.patience(cluster.roster, cluster.me, dead) * cluster.period_ns
+        self._take_over_ns = now + election.takeover_delay(cluster.roster, cluster.me, dead) * cluster.period_ns
         return self.take_over(now)
 
     def take_over(self, now: Nanos) -> Iterable[PluginEffect]:
@@ -220,4 +220,4 @@ class Leadership:
         if not all(peer in dead for peer in (self._cluster.head, *self._cluster.holders)):
             self._take_over_ns = None
             return []
-        return [Timer(self._take_over_ns, TAKE_OVER)] if now < self._take_over_ns else self.write(now)
+        return [Timer(self._take_over_ns, TAKE_OVER)] if now < self._take_over_ns else self.write_roster(now)

@@ -34,7 +34,7 @@ class Merge:
         self._refuted_ns: dict[PeerId, Nanos] = {}
         """When this peer last informed each peer that its roster loses."""
 
-    def expects(self, peer: PeerId) -> bool:
+    def has_asked(self, peer: PeerId) -> bool:
         """Whether this peer asked another one for its roster."""
         return peer in self._asked
 
@@ -48,7 +48,7 @@ class Merge:
 
     def ask_head(self, now: Nanos, head: PeerId) -> list[PluginEffect]:
         put(self._asked, head, None, MAX_ASKED)
-        return self._cluster.send((head,), self._cluster.beat(now))
+        return self._cluster.send((head,), self._cluster.make_beat(now))
 
     def ask_roster(self, peer: PeerId) -> list[PluginEffect]:
         put(self._asked, peer, None, MAX_ASKED)
@@ -57,15 +57,15 @@ class Merge:
     def resolve(self, now: Nanos, term: int, head: PeerId, source: PeerId) -> Iterable[PluginEffect]:
         """Compare this peer's roster with another one that `source` has."""
         if election.wins(term, head, self._cluster.term, self._cluster.head):
-            return self.follow(now, term, head, source)
-        return self._refute(now, source)
+            return self.request_winner(now, term, head, source)
+        return self._send_winner(now, source)
 
-    def follow(self, now: Nanos, term: int, head: PeerId, source: PeerId) -> Iterator[PluginEffect]:
+    def request_winner(self, now: Nanos, term: int, head: PeerId, source: PeerId) -> Iterator[PluginEffect]:
         """Request a roster that wins over this peer's own from its head and from the peer that reported it."""
         cluster = self._cluster
         cluster.note_term(term)
         if head == cluster.me:  # written by an earlier incarnation or forged: a higher term settles it
-            yield from self._leadership.write(now) if cluster.is_head else []
+            yield from self._leadership.write_roster(now) if cluster.is_head else []
             return
         if self._winner is not None and not election.wins(term, head, *self._winner[:2]):
             return
@@ -74,7 +74,7 @@ class Merge:
         if source != head:
             yield from self.ask_roster(source)
         if cluster.is_head:
-            yield from cluster.send(cluster.members, cluster.make_beacon(term, head))
+            yield from cluster.send(cluster.members, cluster.make_roster_hint(term, head))
 
     def ask_winner(self, now: Nanos) -> Iterable[PluginEffect]:
         """Once per heartbeat period: ask the head of the roster that wins again."""
@@ -86,24 +86,24 @@ class Merge:
             return self.ask_head(now, head)
         self._winner = None
         if is_ahead and self._cluster.is_head:
-            return self._leadership.write(now)  # no peer has confirmed that roster: this one wins again
+            return self._leadership.write_roster(now)  # no peer has confirmed that roster: this one wins again
         return []
 
-    def _refute(self, now: Nanos, peer: PeerId) -> list[PluginEffect]:
+    def _send_winner(self, now: Nanos, peer: PeerId) -> list[PluginEffect]:
         """Inform a peer that its roster loses, once per period."""
         last_ns = self._refuted_ns.get(peer)
         is_due = last_ns is None or now - last_ns >= self._cluster.period_ns
         put(self._refuted_ns, peer, now if is_due or last_ns is None else last_ns, MAX_ASKED)
-        return self._cluster.send((peer,), self._cluster.beacon(now)) if is_due else []
+        return self._cluster.send((peer,), self._cluster.make_beacon(now)) if is_due else []
 
-    def compare(self, now: Nanos, entry: ClusterEntry, sender: PeerId) -> Iterable[PluginEffect]:
+    def compare_entry(self, now: Nanos, entry: ClusterEntry, sender: PeerId) -> Iterable[PluginEffect]:
         """Act on this cluster's entry in another directory. After a partition it may be of another head, or old."""
         cluster, term = self._cluster, entry.slots[0].term
-        if reason := cluster.mismatch(entry.name, entry.agreement):
+        if reason := cluster.refusal_code(entry.name, entry.agreement):
             return [Refuse(sender, reason)]
         if (term, entry.head) == (cluster.term, cluster.head):
             return []
         if election.wins(term, entry.head, cluster.term, cluster.head):
-            out = self.follow(now, term, entry.head, entry.head)
+            out = self.request_winner(now, term, entry.head, entry.head)
             return out if cluster.is_head else [*out, *cluster.send((cluster.head,), DirectoryEntries((entry,)))]
-        return [] if entry.head in cluster.members else self._refute(now, entry.head)
+        return [] if entry.head in cluster.members else self._send_winner(now, entry.head)

@@ -35,7 +35,7 @@ Slots = tuple[Slot, ...]
 """Of one cluster, by tree."""
 
 
-def holders_of(slots: Slots) -> tuple[PeerId, ...]:
+def slot_holders(slots: Slots) -> tuple[PeerId, ...]:
     """The coordinators and backups of a cluster, each once: active ones by tree, then first backups, and so on."""
     actives = [slot.active for slot in slots]
     most = max((len(slot.backups) for slot in slots), default=0)
@@ -116,14 +116,14 @@ class SearchAnswer(msgspec.Struct, frozen=True, gc=False, tag="cf"):
     """The last term of the cluster in question, if its entry has expired."""
 
 
-class InCluster(msgspec.Struct, frozen=True, gc=False):
+class IntraClusterMessage(msgspec.Struct, frozen=True, gc=False):
     """A message among peers of one cluster."""
 
     cluster: str
     agreement: int
 
 
-class MemberBeat(InCluster, frozen=True, gc=False, tag="cb"):
+class MemberBeat(IntraClusterMessage, frozen=True, gc=False, tag="cb"):
     """A member's heartbeat to the head, and among coordinators and backups. From another peer, a request to join."""
 
     incarnation: int
@@ -147,7 +147,7 @@ class PassedBeat(msgspec.Struct, frozen=True, gc=False, tag="cy"):
     beat: MemberBeat
 
 
-class HeadBeacon(InCluster, frozen=True, gc=False, tag="ch"):
+class HeadBeacon(IntraClusterMessage, frozen=True, gc=False, tag="ch"):
     """From the head to all members, once per period. Other members pass it on to one that misses the head."""
 
     term: int
@@ -170,7 +170,7 @@ class RosterRequest(msgspec.Struct, frozen=True, gc=False, tag="cq"):
     cluster: str
 
 
-class RosterUpdate(InCluster, frozen=True, gc=False, tag="cr"):
+class RosterUpdate(IntraClusterMessage, frozen=True, gc=False, tag="cr"):
     """A roster, from the head to all members, or from any member to a peer that asked for it."""
 
     roster: Roster
@@ -238,7 +238,7 @@ ClusterMessage = (
 )
 
 
-def agreement_of(settings: ClusterSettings) -> int:
+def settings_hash(settings: ClusterSettings) -> int:
     """A hash of the settings that all members of a cluster share."""
     shared = (settings.coordinators, settings.backups, settings.cluster_domain)
     return crc32(msgspec.msgpack.encode(shared))
@@ -298,5 +298,5 @@ def _is_bad_roster(roster: Roster, coordinators: int) -> bool:
         or len(roster.lost) > MAX_NAMED
         or are_slots_invalid(roster.slots, coordinators)
         or roster.slots[0].term != roster.term
-        or not {*holders_of(roster.slots)} <= {*peers}
+        or not {*slot_holders(roster.slots)} <= {*peers}
     )

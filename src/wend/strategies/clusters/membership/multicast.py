@@ -77,7 +77,7 @@ class MulticastTest:
         self._next_ns = now + (self._interval_ns if self.works else min(self._interval_ns, 2 * self._detection_ns))
         return True
 
-    def hear(self, now: Nanos, sender: PeerId) -> None:
+    def record_multicast(self, now: Nanos, sender: PeerId) -> None:
         """Record a member's multicast."""
         if sender in self._others:
             self._heard_ns[sender] = now
@@ -97,7 +97,7 @@ class MulticastTest:
             self._mute = tuple(silent[:MAX_NAMED])
         return self._mute
 
-    def report(self, now: Nanos, sender: PeerId, beat: MemberBeat) -> None:
+    def record_report(self, now: Nanos, sender: PeerId, beat: MemberBeat) -> None:
         if sender in self._others:
             self._reports[sender] = beat
             if beat.hears_head:
@@ -131,7 +131,7 @@ class MulticastTest:
         beat = self._reports.get(peer)
         return beat.hears if beat is not None and due else not due
 
-    def judge(self, now: Nanos, works: bool, mute: Iterable[PeerId]) -> bool | None:
+    def adopt_verdict(self, now: Nanos, works: bool, mute: Iterable[PeerId]) -> bool | None:
         """Adopt the head's verdict. Returns whether this peer's multicast works if it is time to report it, else
         None."""
         before, self.works = self.works, bool(self._others) and works and self._me not in mute

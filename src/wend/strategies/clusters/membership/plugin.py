@@ -47,7 +47,7 @@ from wend.strategies.clusters.membership.messages import (
     DirectoryDigest,
     DirectoryEntries,
     HeadBeacon,
-    InCluster,
+    IntraClusterMessage,
     MemberAnswer,
     MemberBeat,
     MemberLeave,
@@ -108,11 +108,11 @@ class Clusters(Membership):
         }
         self._timers: dict[str, Callable[[Nanos], Iterable[PluginEffect]]] = {
             NAME: discovery.name_after_peer,
-            SEEK: discovery.seek,
+            SEEK: discovery.search_again,
             BEAT: self._beat,
             DETECT: leadership.detect,
             ADMIT: leadership.admit_joiners,
-            SETTLE: leadership.settle,
+            SETTLE: leadership.promote_backups,
             TAKE_OVER: leadership.take_over,
             GOSSIP: contacts.gossip,
         }
@@ -125,7 +125,7 @@ class Clusters(Membership):
         return self._cluster.name
 
     @property
-    def joined(self) -> bool:
+    def has_joined(self) -> bool:
         """Whether this peer belongs to a cluster, which then has a coordinator for every tree."""
         return self._cluster.roster is not None and not self._has_left
 
@@ -180,7 +180,7 @@ class Clusters(Membership):
         and their `term`; 1 under `multicast` if the peer's multicast reaches all members. `active/0` is 1 at the
         active coordinator of tree 0, `backup/0` at its backups."""
         shown = {
-            "joined": int(self.joined),
+            "joined": int(self.has_joined),
             "members": len(self._cluster.members),
             "clusters": len(self._contacts.directory),
             "multicast": int(self.multicast_works),
@@ -196,7 +196,7 @@ class Clusters(Membership):
         if self._has_left:
             return []
         out = list(self._dispatch(now, event))
-        timer_ns = self._detector.arm(now)
+        timer_ns = self._detector.next_timer_ns(now)
         if timer_ns is not None:
             out.append(Timer(timer_ns, DETECT))
         if self._cluster.has_news:
@@ -211,12 +211,12 @@ class Clusters(Membership):
             case Due(name):
                 return self._timers[name](now)
             case Begun(contacts, contacts_follow):
-                self._contacts.begin(contacts, contacts_follow)
+                self._contacts.start(contacts, contacts_follow)
                 return [*self._heartbeats.start(now), *self._discovery.start(now)]
             case ContactFound(peer):
-                return self._contacts.find(peer)
+                return self._contacts.on_contact_found(peer)
             case PathFound(_, path):
-                return self._discovery.name(now, domain_of_path(path))
+                return self._discovery.set_name(now, domain_of_path(path))
             case Unanswered(peer):
                 put(self._unanswered, peer, now, MAX_UNANSWERED)
                 self._detector.suspect(now, peer)
@@ -230,8 +230,8 @@ class Clusters(Membership):
             return [Refuse(sender, "invalid-message", type(message).__name__)]
         if not self._cluster.name:
             return []
-        if isinstance(message, InCluster):
-            reason = self._cluster.mismatch(message.cluster, message.agreement)
+        if isinstance(message, IntraClusterMessage):
+            reason = self._cluster.refusal_code(message.cluster, message.agreement)
             if reason is not None:
                 return [Refuse(sender, reason)]
         return self._handlers[type(message)](now, sender, message)
@@ -239,7 +239,7 @@ class Clusters(Membership):
     def _beat(self, now: Nanos) -> list[PluginEffect]:
         limit = now - self._cluster.detection_ns
         self._unanswered = {peer: when for peer, when in self._unanswered.items() if when >= limit}
-        return [*self._heartbeats.beat(now), *self._contacts.tend(now)]
+        return [*self._heartbeats.on_period(now), *self._contacts.on_period(now)]
 
     def _leave(self) -> list[PluginEffect]:
         self._has_left = True
@@ -250,28 +250,28 @@ class Clusters(Membership):
     def _on_entries(self, now: Nanos, sender: PeerId, message: DirectoryEntries) -> Iterator[PluginEffect]:
         cluster, contacts = self._cluster, self._contacts
         if message.number:
-            self._detector.measure(now, sender, message.number)
+            self._detector.record_answer(now, sender, message.number)
         if not cluster.is_holder:  # the sender's list of coordinators is old
             is_news = cluster.roster is not None and sender not in cluster.members
             yield from cluster.send((cluster.head,), DirectoryEntries(message.entries)) if is_news else []
             return
         yield from contacts.warn_successor(message.entries, sender)
-        yield from self._learn(now, message.entries, sender)
+        yield from self._add_entries(now, message.entries, sender)
         if message.wanted:
             yield from cluster.send((sender,), DirectoryEntries(contacts.directory.entries(message.wanted)))
 
-    def _learn(self, now: Nanos, entries: tuple[ClusterEntry, ...], sender: PeerId) -> Iterator[PluginEffect]:
+    def _add_entries(self, now: Nanos, entries: tuple[ClusterEntry, ...], sender: PeerId) -> Iterator[PluginEffect]:
         contacts = self._contacts
         changed: list[ClusterEntry] = []
         new: list[str] = []
         for entry in entries:
             is_new = contacts.directory.get(entry.name) is None
             if entry.name == self.cluster:
-                yield from self._merge.compare(now, entry, sender)
-            elif contacts.directory.learn(now, entry):
+                yield from self._merge.compare_entry(now, entry, sender)
+            elif contacts.directory.add(now, entry):
                 changed.append(entry)
                 new += [entry.name] if is_new else []
-        yield from contacts.spread(changed, new, sender)
+        yield from contacts.on_new_entries(changed, new, sender)
 
 
 class LinkedClusters(Clusters):
