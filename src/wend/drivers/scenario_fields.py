@@ -100,6 +100,7 @@ class ScenarioFields(TypedDict, total=False):
     delegation: int
     tree_cache: bool
     tree_cache_place: Literal["last", "publisher", "every-arrival"]
+    primary_attribute: Literal["narrowest", "observed"]
     fan_out: int
     replicas: int
     split_rate: float

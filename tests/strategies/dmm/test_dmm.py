@@ -58,6 +58,46 @@ def test_filters_of_any_form(strategy: str, world: list[Phase], delegation: int,
     net.check()
 
 
+words = st.text("abmyzÄ", max_size=4)
+
+
+@st.composite
+def text_ranges(draw: st.DrawFn) -> str:
+    low, high = sorted([draw(words), draw(words)])
+    word = draw(words)
+    texts = draw(
+        st.sampled_from(
+            [f"name >= '{low}' and name <= '{high}'", f"name = '{word}'", f"name prefix '{word}'", f"name != '{word}'"]
+        )
+    )
+    return f"{texts} and a in [2, {draw(st.integers(2, 15))}]" if draw(st.booleans()) else texts
+
+
+text_events = st.fixed_dictionaries({"name": words | st.integers(0, 9)}, optional={"a": st.integers(0, 15) | words})
+
+
+@pytest.mark.parametrize("strategy", BOTH)
+@given(phases(text_ranges(), text_events), st.sampled_from([1, 3, 1000]), st.booleans())
+@settings(max_examples=12)
+def test_texts_have_domains_too(strategy: str, world: list[Phase], delegation: int, tree_cache: bool) -> None:
+    net = RingNet(strategy, PEERS, domains={"name": [3], "a": [0, 15]}, delegation=delegation, tree_cache=tree_cache)
+    play(net, world)
+    net.check()
+
+
+def test_regions_of_texts_split_at_letters() -> None:
+    net = RingNet("dmm", PEERS, domains={"name": [2]}, delegation=2)
+    for number, name in enumerate(["ant", "bee", "cow", "yak", "zebra"]):
+        net.subscribe(number, 0, f"name prefix '{name}'")
+    net.settle()
+    assert sum(net.status(peer)["nodes"] for peer in net.peers) > 3
+    for name in ["ant", "antler", "bee", "yeti", "zebra", "Zoe", ""]:
+        net.publish(5, {"name": name})
+        net.settle()
+    assert len(net.expected) == 4
+    net.check()
+
+
 RANGE = "a in [2, 9] and b in [3, 12]"
 INSIDE = {"a": 5, "b": 5, "c": 1}
 
@@ -244,8 +284,62 @@ def test_bad_input_is_refused_and_counted(strategy: str) -> None:
     net.check()
 
 
+# ---------------------------------------------------------------- the primary attribute
+
+OFTEN, SELDOM = "a in [3, 4]", "in [2, 12]"
+"""What all events meet, though it is a small part of the domain, and what few meet, though it is a large part."""
+
+
+def publish_often(net: RingNet, count: int) -> None:
+    for number in range(count):
+        other = 14 if number % 20 else 5
+        net.publish(number % PEERS, {"a": 3 + number % 2, "b": other, "c": other})
+        net.settle()
+
+
+def nodes(net: RingNet) -> int:
+    return sum(net.status(peer)["nodes"] for peer in net.peers)
+
+
+@pytest.mark.parametrize(("choice", "roots"), [("narrowest", 1), ("observed", 2)])
+def test_the_primary_attribute_follows_the_events(choice: str, roots: int) -> None:
+    net = RingNet("dmm-ar", PEERS, domains=DOMAINS, tree_cache=False, primary_attribute=choice)
+    for peer in range(PEERS):
+        net.subscribe(peer, 0, f"{OFTEN} and b {SELDOM}")
+        net.subscribe(peer, 1, f"{OFTEN} and c {SELDOM}")
+    net.settle()
+    assert nodes(net) == 3  # of a, of a and b, of a and c
+    publish_often(net, 40)
+    net.run(80.0)
+    assert nodes(net) == 2 + roots
+    publish_often(net, 40)
+    for peer in range(PEERS):
+        net.unsubscribe(peer, 0)
+    net.run(80.0)
+    publish_often(net, 40)
+    net.check()
+    assert nodes(net) == 2
+    for peer in range(PEERS):
+        net.unsubscribe(peer, 1)
+    net.run(150.0)
+    assert nodes(net) == 0
+
+
+@given(phases(ranges(), events), st.sampled_from([1, 3, 1000]))
+@settings(max_examples=12)
+def test_random_worlds_with_observed_attributes(world: list[Phase], delegation: int) -> None:
+    net = RingNet("dmm-ar", PEERS, domains=DOMAINS, delegation=delegation, primary_attribute="observed")
+    for phase in world:
+        play(net, [phase])
+        publish_often(net, 20)
+        net.run(31.0)
+    net.check()
+
+
 def test_domains_are_checked() -> None:
     with pytest.raises(ConfigError, match="the domain of a needs a low and a high end"):
-        RingNet("dmm", 1, domains={"a": [1]})
+        RingNet("dmm", 1, domains={"a": []})
     with pytest.raises(ConfigError, match="the domain of a: a domain needs bounds in order"):
         RingNet("dmm-ar", 1, domains={"a": [3, 1]})
+    with pytest.raises(ConfigError, match="the domain of a needs 1 to 16 letters of a text, got 0"):
+        RingNet("dmm", 1, domains={"a": [0]})

@@ -44,7 +44,12 @@ def test_under_a_hot_spot_that_wanders_nothing_is_lost_or_doubled(ten: int) -> N
 
 @pytest.mark.parametrize(
     "settings",
-    [{"strategy": "dmm"}, {"strategy": "dmm-ar", "hop_acks": True, "loss": 0.02}, {"strategy": "dmm-ar", "joins": 4}],
+    [
+        {"strategy": "dmm"},
+        {"strategy": "dmm-ar", "hop_acks": True, "loss": 0.02},
+        {"strategy": "dmm-ar", "joins": 4},
+        {"strategy": "dmm-ar", "primary_attribute": "observed"},
+    ],
 )
 def test_so_it_is_in_the_global_space_with_lost_messages_and_with_new_owners(settings: dict[str, Any]) -> None:
     due = dropped = 0

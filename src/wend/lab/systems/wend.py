@@ -10,7 +10,8 @@ from contextlib import AsyncExitStack
 
 from wend import __version__
 from wend.drivers.live.access.throwaway_keys import ThrowawayRoot
-from wend.drivers.live.client.client import Client, connect
+from wend.drivers.live.client.client import Client
+from wend.drivers.live.client.connect import connect
 from wend.drivers.live.client.event_stream import EventStream
 from wend.drivers.workload import Topic
 from wend.lab.address_plan import LabNode

@@ -65,6 +65,7 @@ from wend.strategies.dmm.paths import SpacePaths
 from wend.strategies.dmm.replicas import SpaceReplicas
 from wend.strategies.dmm.search_nodes import NodeKey, SearchNode
 from wend.strategies.dmm.search_trees import SearchTrees
+from wend.strategies.dmm.selectivity import ObservedEvents
 from wend.strategies.dmm.settings import DmmSettings
 from wend.strategies.dmm.spaces import SpaceName, Spaces, attribute_roots, global_space, read_domains
 from wend.strategies.ring.bounded import Seen
@@ -86,7 +87,9 @@ class Dmm(KeyBasedInterest):
         self._settings = settings = config.of(DmmSettings)
         self._spaces = global_space(read_domains(settings.domains)) if spaces is None else spaces
         self._paths = SpacePaths(self.me, settings.expiry_ns)
-        self._chains = Chains(self.me, self._spaces)
+        observes = spaces is not None and settings.primary_attribute == "observed"
+        self._observed = ObservedEvents(self._spaces) if observes else None
+        self._chains = Chains(self.me, self._spaces, self._observed)
         self._trees = SearchTrees(self._spaces, self._chains, settings.delegation, settings.expiry_ns)
         self._replicas = SpaceReplicas()
         self._cache = TreeCache(settings.tree_expiry_ns)
@@ -239,6 +242,8 @@ class Dmm(KeyBasedInterest):
     # ---------------------------------------------------------------- events find the leaf
 
     def on_published(self, now: Nanos, event: Event, born_ns: Nanos) -> None:
+        if self._observed is not None:
+            self._observed.add(event)
         for name in self._spaces.spaces_of_event(event.attributes):
             space = self._spaces[name]
             code = space.code(space.box_of_event(event.attributes))
@@ -378,6 +383,8 @@ class Dmm(KeyBasedInterest):
             )
         elif kind is SeekLeaf:
             born = self.born_ns_of(now, sender, message.age_ns)
+            if self._observed is not None:
+                self._observed.add(message.event)
             if message.state == FINDING_TREE:
                 self._send_down(now, message.space, message.event, born, message.hops, sender)
                 self._find_tree(now, message, born, sender)

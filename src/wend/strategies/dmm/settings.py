@@ -15,7 +15,9 @@ class DmmSettings(KeyBasedSettings, frozen=True, kw_only=True):
     domains: Annotated[
         dict[str, list[float]],
         everyday(
-            "The range of numeric attributes: [low, high], or [low, high, granularity]. `dmm` indexes these alone."
+            "The range of attributes with numbers: [low, high], or [low, high, granularity]. For an attribute with "
+            "texts, [letters]: how many of its first letters (a to z) place a text. `dmm` indexes these attributes "
+            "alone."
         ),
     ] = {}  # noqa: RUF012  # msgspec copies it
     delegation: Annotated[
@@ -32,6 +34,13 @@ class DmmSettings(KeyBasedSettings, frozen=True, kw_only=True):
             "(`every-arrival`)."
         ),
     ] = "last"
+    primary_attribute: Annotated[
+        Literal["narrowest", "observed"],
+        setting(
+            "By which of its attributes events find a subscription in `dmm-ar`: the one of whose domain it wants the "
+            "least, or the one that the fewest events have met of late."
+        ),
+    ] = "narrowest"
     tree_beacon_ns: ClassVar[Nanos] = 15 * SECOND
     """How often the owner of a leaf reminds the peers that use it."""
     tree_expiry_ns: ClassVar[Nanos] = 30 * SECOND

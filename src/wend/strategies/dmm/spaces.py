@@ -17,7 +17,7 @@ from typing import ClassVar, TypeVar
 from wend.matching.conjunctions import Conjunction
 from wend.matching.filters import Filter
 from wend.matching.values import Cuts, Values, previous_value
-from wend.matching.zcode import Box, Cells, NumberDomain, TextDomain, ZCodeSpace, interleave, side_code
+from wend.matching.zcode import Box, Cells, Domain, NumberDomain, TextDomain, ZCodeSpace, interleave, side_code
 from wend.model.errors import ConfigError
 from wend.model.events import Attributes, Range, Scalar, Value
 from wend.model.keys import make_key
@@ -60,23 +60,26 @@ class _Side:
 
     __slots__ = ("_cells", "_domain", "last_text", "whole")
 
-    def __init__(self, domain: NumberDomain | WideDomain) -> None:
+    def __init__(self, domain: Domain | WideDomain) -> None:
         self._cells: dict[Scalar, int] = {}
         self._domain = domain
         self.whole: Cells = (0, domain.cells - 1)
-        self.last_text = domain.cells - 1 if isinstance(domain, WideDomain) else 0
+        self.last_text = 0 if isinstance(domain, NumberDomain) else domain.cells - 1
 
     def cell(self, value: Scalar) -> int:
-        """The cell of a value. In a domain of numbers, any other value belongs to the first cell."""
+        """The cell of a value. In a domain of numbers or of texts, any other value belongs to the first cell."""
         cell = self._cells.get(value)
         if cell is None:
-            is_nan = isinstance(value, float) and math.isnan(value)
-            if isinstance(self._domain, WideDomain):
-                cell = 0 if is_nan else self._domain.cell(value)
-            else:
-                cell = 0 if is_nan or isinstance(value, str) else self._domain.cell(value)
+            cell = 0 if isinstance(value, float) and math.isnan(value) else self._cell(value)
             remember(self._cells, value, cell)
         return cell
+
+    def _cell(self, value: Scalar) -> int:
+        if isinstance(self._domain, WideDomain):
+            return self._domain.cell(value)
+        if isinstance(value, str):
+            return self._domain.cell(value) if isinstance(self._domain, TextDomain) else 0
+        return self._domain.cell(value) if isinstance(self._domain, NumberDomain) else 0
 
     def cells_of_value(self, value: Value) -> Cells:
         if not isinstance(value, Range):
@@ -110,7 +113,7 @@ class AttributeSpace:
 
     __slots__ = ("_codes", "_keys", "_regions", "_sides", "_space", "name")
 
-    def __init__(self, name: SpaceName, domains: Mapping[str, NumberDomain]) -> None:
+    def __init__(self, name: SpaceName, domains: Mapping[str, Domain]) -> None:
         self.name = name
         own_domains = [domains.get(each, _WIDE) for each in name]
         self._sides = tuple(map(_Side, own_domains))
@@ -209,7 +212,7 @@ class Spaces:
     has_detour: ClassVar[bool] = False
     """Whether every event also goes to a space without attributes, for filters that require none."""
 
-    def __init__(self, domains: Mapping[str, NumberDomain]) -> None:
+    def __init__(self, domains: Mapping[str, Domain]) -> None:
         self._domains = domains
         self._only: SpaceName = tuple(sorted(domains))
         self._spaces: dict[SpaceName, AttributeSpace | None] = {}
@@ -277,20 +280,27 @@ class AttributeRoots(Spaces):
         return (*[(name,) for name in attributes], ())
 
 
-Domains = tuple[tuple[str, NumberDomain], ...]
+Domains = tuple[tuple[str, Domain], ...]
+MAX_LETTERS = 16
 
 
 def read_domains(table: Mapping[str, Sequence[int | float]]) -> Domains:
-    """The domains of a setting: `[low, high]` or `[low, high, granularity]` for each attribute."""
-    domains = []
-    for name, ends in sorted(table.items()):
-        if len(ends) not in (2, 3):
-            raise ConfigError(f"the domain of {name} needs a low and a high end and perhaps a granularity, got {ends}")
-        try:
-            domains.append((name, NumberDomain(*ends)))
-        except ConfigError as error:
-            raise ConfigError(f"the domain of {name}: {error}", code=error.code) from None
-    return tuple(domains)
+    """The domains of a setting: `[low, high]` or `[low, high, granularity]` for an attribute with numbers, `[letters]`
+    for one with texts."""
+    return tuple([(name, _read_domain(name, domain)) for name, domain in sorted(table.items())])
+
+
+def _read_domain(name: str, domain: Sequence[int | float]) -> Domain:
+    if len(domain) == 1:
+        if domain[0] not in range(1, MAX_LETTERS + 1):
+            raise ConfigError(f"the domain of {name} needs 1 to {MAX_LETTERS} letters of a text, got {domain[0]}")
+        return TextDomain(int(domain[0]))
+    if len(domain) not in (2, 3):
+        raise ConfigError(f"the domain of {name} needs a low and a high end and perhaps a granularity, got {domain}")
+    try:
+        return NumberDomain(*domain)
+    except ConfigError as error:
+        raise ConfigError(f"the domain of {name}: {error}", code=error.code) from None
 
 
 @lru_cache

@@ -24,7 +24,17 @@ from wend.drivers.live.plans.followed_plan import FollowedPlan
 from wend.drivers.live.status import StatusSnapshot
 from wend.matching.filters import parse
 from wend.model.errors import Refused, WendError
-from wend.model.events import MAX_DEADLINE_NS, MAX_GROUP_CHARS, DurableOptions, Event, EventId, Qos, Value, event_bytes
+from wend.model.events import (
+    KEY_HEADER,
+    MAX_DEADLINE_NS,
+    MAX_GROUP_CHARS,
+    DurableOptions,
+    Event,
+    EventId,
+    Qos,
+    Value,
+    event_bytes,
+)
 from wend.model.publication import Publication
 from wend.model.units import SECOND, Nanos
 from wend.protocol.delivery.queue_groups import group_bytes
@@ -363,6 +373,8 @@ class Broker:
         refused."""
         if access is not None:
             _check_access(publication, access)
+            if KEY_HEADER in publication.headers:
+                publication = _with_own_key(publication, access.name)
         if publication.retain:
             self._check_retained(publication)
             self.retained.offer()
@@ -399,6 +411,12 @@ def _check_qos(qos: Qos) -> None:
         )
     if qos.reliability is not None and not 0.0 < qos.reliability <= 1.0:
         raise Refused("a reliability must lie above 0 and up to 1", code="invalid-subscription")
+
+
+def _with_own_key(publication: Publication, client: str) -> Publication:
+    """Keep the keys of clients apart, so that none suppresses the events of another."""
+    headers = {**publication.headers, KEY_HEADER: f"{client}/{publication.headers[KEY_HEADER]}"}
+    return msgspec.structs.replace(publication, headers=headers)
 
 
 def _check_access(publication: Publication, access: "Access") -> None:
