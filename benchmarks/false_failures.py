@@ -24,7 +24,8 @@ from pathlib import Path
 import uvloop
 
 from benchmarks.loopback import open_client, peer_command, peer_url, start_quietly, write_peer
-from wend.drivers.live.client.client import Client, connect
+from wend.drivers.live.client.client import Client
+from wend.drivers.live.client.connect import connect
 from wend.drivers.live.client.event_stream import EventStream
 from wend.matching.filters import topic_filter
 

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from wend.drivers.live.client.client import Client, connect
+from wend.drivers.live.client.client import Client
+from wend.drivers.live.client.connect import connect
 from wend.model.errors import ConnectionLost
 
 CLIENTS = 100

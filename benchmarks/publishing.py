@@ -18,7 +18,8 @@ import uvloop
 from benchmarks.rows import Row
 from wend.drivers.live.broker.broker import Broker
 from wend.drivers.live.broker.listener import TcpListener
-from wend.drivers.live.client.client import Client, connect
+from wend.drivers.live.client.client import Client
+from wend.drivers.live.client.connect import connect
 from wend.drivers.live.peer import LivePeer
 from wend.protocol.config import PeerConfig
 from wend.protocol.ports import Started

@@ -106,7 +106,7 @@ def _print_end(cpu_s: float) -> None:
 
 
 async def wend(role: str, address: str, count: int, rate: float, receipts: bool) -> None:
-    from wend.drivers.live.client.client import connect
+    from wend.drivers.live.client.connect import connect
 
     attributes = {"topic": "bench"}
     async with connect(address) as client:

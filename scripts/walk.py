@@ -39,7 +39,7 @@ async def walk() -> Visits:
 async def _walk(folder: Path) -> Visits:
     from wend.drivers.live.access.throwaway_keys import ThrowawayRoot
     from wend.drivers.live.addressing.addresses import show
-    from wend.drivers.live.client.client import connect
+    from wend.drivers.live.client.connect import connect
     from wend.drivers.live.config import NeighbourEntry, PeerFile
     from wend.drivers.live.process import PeerProcess
 

@@ -30,8 +30,8 @@ def page(report: Report, folder: Path) -> str:
         *_notes(papers),
         "## What Wend's own strategies reach",
         about["own"].strip(),
-        *_comparison(report["comparison"]),
         *([_claims(own)] if own else []),
+        *_comparison(report["comparison"]),
         "## Where Wend differs, and why",
         about["differs"].strip(),
         "\n".join(f"- {remark}" for remark in report["remarks"]),
@@ -182,7 +182,9 @@ def _tables(tables: list[Report]) -> list[str]:
 
 
 def _figures(report: Report) -> list[str]:
-    parts = ["## Figures"] if report["figures"] else []
+    if not report["figures"]:
+        return ["## Figures", f"This run was for the claims alone. `wend study {report['study']}` draws the figures."]
+    parts = ["## Figures"]
     for figure in report["figures"]:
         stars = " Stars: stated in the paper's text." if figure["stars"] else ""
         title = f"Figure {figure['name']}: {figure['title']}"

@@ -16,7 +16,8 @@ TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from wend.drivers.live.client.arrivals import Arrival, PublishReceipt
-    from wend.drivers.live.client.client import Client, connect
+    from wend.drivers.live.client.client import Client
+    from wend.drivers.live.client.connect import connect
     from wend.drivers.live.client.event_stream import EventStream
     from wend.drivers.live.status import StatusSnapshot
     from wend.drivers.scenarios import Scenario, load_scenario
@@ -65,7 +66,8 @@ __all__ = [
 
 if not TYPE_CHECKING:  # a type checker that sees `__getattr__` accepts every name
     _HOMES = {
-        "wend.drivers.live.client.client": ("connect", "Client"),
+        "wend.drivers.live.client.client": ("Client",),
+        "wend.drivers.live.client.connect": ("connect",),
         "wend.drivers.live.client.event_stream": ("EventStream",),
         "wend.drivers.live.client.arrivals": ("PublishReceipt", "Arrival"),
         "wend.drivers.live.status": ("StatusSnapshot",),

@@ -6,7 +6,7 @@ from tests.protocol.talk import A, B, C, D, S, T, Talk, event, sent, tx, wanting
 from wend.model.publication import Publication
 from wend.model.units import MS, SECOND
 from wend.protocol.config import PeerConfig
-from wend.protocol.delivery.local import AUTO_OFFERS, AUTO_OFFERS_CHARS
+from wend.protocol.delivery.automatic_offers import AUTO_OFFERS, AUTO_OFFERS_CHARS
 from wend.protocol.link.copa import Copa
 from wend.protocol.link.estimator import MAX_TIMEOUT_NS
 from wend.protocol.link.in_flight import OutgoingControl

@@ -69,6 +69,14 @@ def test_a_quick_look_is_small() -> None:
     assert max(scenario.peers for scenario in smoke) <= 40
 
 
+def test_fewer_seeds_are_a_part_of_the_study() -> None:
+    some = study_runs(DCRD, DEFAULT.with_seeds(2), [], EVERY)
+    assert {scenario.seed for scenario in some} == {1, 2}
+    assert {*map(scenario_key, some)} < {*map(scenario_key, study_runs(DCRD, DEFAULT, [], EVERY))}
+    with pytest.raises(ConfigError, match="at least one seed, got 0"):
+        DEFAULT.with_seeds(0)
+
+
 def test_claims_alone_need_fewer_runs() -> None:
     claims = load_claims("dcrd")
     alone = study_runs(DCRD.without_figures(), DEFAULT, claims, EVERY)

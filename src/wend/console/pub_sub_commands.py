@@ -63,6 +63,9 @@ def pub(
             "--retain", help="Retain the event for later subscribers, until another event with its topic replaces it."
         ),
     ] = False,
+    key: Annotated[
+        str | None, typer.Option(help="Published again with the same key within ten minutes, it is one event.")
+    ] = None,
     lines: Annotated[
         bool, typer.Option("--lines", help="Publish each line of stdin as the payload of an event.")
     ] = False,
@@ -75,12 +78,10 @@ def pub(
     lives = None if ttl is None else parse_milliseconds(ttl, "--ttl") / SECOND
     named, headers = read_attributes(attributes or []), read_headers(header or [])
     sources = {"--payload": payload is not None, "--payload-file": payload_file is not None, "--lines": lines}
-    chosen = [name for name, is_given in sources.items() if is_given]
-    if len(chosen) > 1:
-        raise ConfigError(f"choose {chosen[0]} or {chosen[1]}, not both")
-    if payload_file == _STDIN and not named:
-        raise ConfigError("stdin holds the payload: give the attributes as arguments, such as topic=stuttgart")
+    _check_sources([name for name, is_given in sources.items() if is_given], payload_file, has_event=bool(named))
     body = os.fsencode(payload or "") if payload_file is None else _read_payload(payload_file)
+    if key is not None and (lines or not named):
+        raise ConfigError("a key is for one event, and each line of stdin is an event")
     if lines or not named:
         if sys.stdin is None:
             raise ConfigError("cannot read stdin: it is closed", code="unreadable")
@@ -90,7 +91,7 @@ def pub(
 
     async def publish(client: "Client") -> None:
         async for event in _iterate_in_thread(events):
-            receipt = await client.publish(*event, headers, ttl=lives, retain=retain)
+            receipt = await client.publish(*event, headers, ttl=lives, retain=retain, key=key)
             if not quiet:
                 print(_receipt_text(receipt, as_json), flush=True)
 
@@ -207,7 +208,11 @@ def _is_text(payload: bytes) -> bool:
 
 def _receipt_text(receipt: "PublishReceipt", as_json: bool) -> str:
     if as_json:
-        return json.dumps({"id": str(receipt.id), "targets": receipt.targets, "kept": receipt.kept})
+        return json.dumps(
+            {"id": str(receipt.id), "targets": receipt.targets, "kept": receipt.kept, "repeated": receipt.repeated}
+        )
+    if receipt.repeated:
+        return f"published {receipt.id} before"
     peers = "1 peer" if receipt.targets == 1 else f"{receipt.targets} peers"
     return f"published {receipt.id} to {peers}{', kept' if receipt.kept else ''}"
 
@@ -307,6 +312,13 @@ def _read_stdin_lines() -> Iterator[bytes]:
         raise ConfigError(f"cannot read stdin: {error.strerror}", code="unreadable") from None
     if rest:
         yield rest
+
+
+def _check_sources(chosen: list[str], payload_file: str | None, *, has_event: bool) -> None:
+    if len(chosen) > 1:
+        raise ConfigError(f"choose {chosen[0]} or {chosen[1]}, not both")
+    if payload_file == _STDIN and not has_event:
+        raise ConfigError("stdin holds the payload: give the attributes as arguments, such as topic=stuttgart")
 
 
 async def _iterate_in_thread(events: Iterator[Published]) -> AsyncIterator[Published]:

@@ -20,6 +20,7 @@ from wend.model.errors import ConfigError
 
 if TYPE_CHECKING:
     from wend.studies.claims import Estimate
+    from wend.studies.study_model import Size, Study
     from wend.studies.study_run import StudyResults
 
 
@@ -42,6 +43,7 @@ def study(
     ] = None,
     only: Annotated[list[str] | None, typer.Option(help="Run only these figures, such as 2,3.")] = None,
     claims: Annotated[bool, typer.Option("--claims", help="Run only what the claims need; draw no figures.")] = False,
+    seeds: Annotated[int | None, typer.Option(help="Run so many topologies of each setting.")] = None,
     time_limit: TimeLimit = "6h",
     ship: Ship = False,
     as_json: Json = False,
@@ -54,7 +56,7 @@ def study(
 
     most_s = parse_time_limit(time_limit)
     chosen = find_study(name)
-    size = chosen.size(_size_name(smoke, full, claims))
+    size = _choose_size(chosen, smoke, full, claims, seeds)
     folder = out if out is not None else Path("out") / "studies" / f"{name}-{size.name}"
     # Find mistakes before Spark starts.
     choose(chosen, size, split_names(",".join(strategies or [])), split_names(",".join(only or [])))
@@ -82,12 +84,13 @@ def study(
         raise typer.Exit(FAILED_RUNS)
 
 
-def _size_name(smoke: bool, full: bool, claims: bool) -> str:
+def _choose_size(study: "Study", smoke: bool, full: bool, claims: bool, seeds: int | None) -> "Size":
     if smoke and full:
         raise ConfigError("--smoke and --full exclude each other")
     if smoke and claims:
         raise ConfigError("--smoke and --claims exclude each other: a smoke run judges what its figures show")
-    return "smoke" if smoke else "full" if full else "default"
+    size = study.size("smoke" if smoke else "full" if full else "default")
+    return size if seeds is None else size.with_seeds(seeds)
 
 
 def _print_report(finished: "StudyResults", folder: Path, as_json: bool) -> None:

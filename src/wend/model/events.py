@@ -92,6 +92,8 @@ SIGNATURE_HEADER = "wend-signature"
 """The header with the publisher's certificate and signature, between peers."""
 SIGNED_BY_HEADER = "wend-signed-by"
 """The header by which a peer tells its client who signed an event. A peer believes it from nobody else."""
+KEY_HEADER = "wend-key"
+"""The header with the key of an event: published again with the same key, it is one event."""
 
 MAX_HEADERS = 64
 MAX_ATTRIBUTES = 1024
@@ -100,6 +102,7 @@ MAX_ATTRIBUTES = 1024
 MAX_DEADLINE_NS = FOREVER
 MAX_FACTOR = 1e6
 MAX_GROUP_CHARS = 200
+MAX_KEY_CHARS = 200
 MAX_EVENT_GROUPS = 256
 """Queue groups that an event may name."""
 

@@ -10,7 +10,17 @@ from typing import Any
 import msgspec
 
 from wend.model.errors import ClientError, Refused
-from wend.model.events import MAX_ATTRIBUTES, MAX_HEADERS, Attributes, Headers, PeerId, Range, as_scalar
+from wend.model.events import (
+    KEY_HEADER,
+    MAX_ATTRIBUTES,
+    MAX_HEADERS,
+    MAX_KEY_CHARS,
+    Attributes,
+    Headers,
+    PeerId,
+    Range,
+    as_scalar,
+)
 from wend.model.units import FOREVER, SECOND, Nanos, seconds
 
 MAX_PAYLOAD_BYTES = 256 * 1024
@@ -62,11 +72,14 @@ def make_publication(
     headers: Headers | None = None,
     ttl: float | None = None,
     retain: bool | str = False,
+    key: str | None = None,
 ) -> Publication:
     """A valid publication from the arguments of an application: `ttl` is in seconds, and numbers may be NumPy's. Raises
     like `Publication.check`."""
     if headers is None:
         headers = {}
+    if key is not None:
+        headers = _with_key(headers, key)
     if not is_surely_valid(attributes, payload, headers):
         if isinstance(attributes, dict):
             attributes = {name: as_scalar(value) for name, value in attributes.items()}
@@ -74,6 +87,14 @@ def make_publication(
         check_size(attributes, payload, headers)
     attribute = _choose_retain_attribute(attributes, retain) if retain else ""
     return Publication(attributes, payload, headers, None if ttl is None else _convert_ttl(ttl), None, attribute)
+
+
+def _with_key(headers: Any, key: Any) -> Any:
+    if not isinstance(key, str) or not 0 < len(key) <= MAX_KEY_CHARS:
+        raise ClientError(
+            f"a key has 1 to {MAX_KEY_CHARS} characters, got {_describe_value(key)}", code="invalid-event"
+        )
+    return {**headers, KEY_HEADER: key} if isinstance(headers, dict) else headers
 
 
 def _choose_retain_attribute(attributes: Attributes, retain: Any) -> str:

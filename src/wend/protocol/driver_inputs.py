@@ -34,7 +34,15 @@ from wend.protocol.ports import (
     Unsent,
     Unsubscribed,
 )
-from wend.protocol.records import DeliveredRecord, PendingRecord, Record, ReleasedRecord, RetainedRecord, StateRecord
+from wend.protocol.records import (
+    DeliveredRecord,
+    KeyRecord,
+    PendingRecord,
+    Record,
+    ReleasedRecord,
+    RetainedRecord,
+    StateRecord,
+)
 from wend.protocol.timers import Effects
 
 
@@ -140,6 +148,8 @@ class DriverInputs:
                     self._local.restore(id_)
                 case RetainedRecord():
                     self._retained.restore(record)
+                case KeyRecord():
+                    self._local.keys.restore(record)
                 case StateRecord():
                     self._host.restore(now, record, effects)
                 case _:

@@ -9,7 +9,8 @@ from typing import Final, Literal
 
 NoticeName = Literal[
     "link-down", "link-up", "linked", "unlinked",
-    "duplicate", "late-ack", "retransmit", "undelivered", "reroute", "congested", "hedge", "copy-superseded",
+    "duplicate", "repeated-key", "late-ack",
+    "retransmit", "undelivered", "reroute", "congested", "hedge", "copy-superseded",
     "stored", "queued",
     "reassembly-dropped", "not-accepted", "published-early", "not-advertised", "no-subscriber", "false-positive",
     "group-rerouted", "group-empty", "group-left-out", "retained-dropped",
@@ -26,6 +27,7 @@ NOTICES: dict[NoticeName, str] = {
     "linked": "The membership or the operator made a link.",
     "unlinked": "The membership or the operator ended a link.",
     "duplicate": "A packet or an event arrived again.",
+    "repeated-key": "An event arrived whose key another one had.",
     "late-ack": "An ACK arrived after its sender had stopped waiting for it.",
     "retransmit": "A message to a peer without a link was sent again.",
     "undelivered": "No peer acknowledged a message to a peer without a link.",

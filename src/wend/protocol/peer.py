@@ -254,11 +254,17 @@ class Peer:
     # ---------------------------------------------------------------- events that are published here
 
     def _publish(self, now: Nanos, publication: Publication, effects: Effects) -> None:
+        earlier = self._local.keys.find(now, publication.headers) if publication.headers else None
+        if earlier is not None:
+            effects.append(Receipt(earlier, (), self._store is not None, self._layer.is_crowded, is_repeated=True))
+            return
         event = self._local.number_event(publication)
         if publication.to is not None:
             self._mode.publish_to(now, event, publication.to, effects)
             effects.append(self._receipt(event, (publication.to,)))
             return
+        if event.headers:
+            self._local.keys.add(now, event, now, effects)
         if publication.retain:
             self.retained.retain(publication.retain, event, now, effects)
         if self._local.announce(event, effects):

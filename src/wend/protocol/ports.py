@@ -280,6 +280,8 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
     kept: bool
     congested: bool = False
     """Whether the send queue of a link is so long that the publisher should pause."""
+    is_repeated: bool = False
+    """Whether the event was published before with the same key. Then this is the receipt of that event."""
 
 
 class WakeAt(msgspec.Struct, frozen=True, gc=False):

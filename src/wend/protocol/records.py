@@ -103,6 +103,14 @@ class RetainedRecord(msgspec.Struct, frozen=True, gc=False, tag="retained"):
     event: Event | None = None
 
 
+class KeyRecord(msgspec.Struct, frozen=True, gc=False, tag="key"):
+    """An event with a key was published or delivered here; another event with this key is the same one."""
+
+    key: str
+    id: EventId
+    born_ns: Nanos
+
+
 class StateRecord(msgspec.Struct, frozen=True, gc=False, tag="state"):
     """A message that a plug-in asked to remember. The newest record of a plug-in and key is valid."""
 
@@ -124,5 +132,6 @@ Record = (
     | SkippedRecord
     | GapRecord
     | RetainedRecord
+    | KeyRecord
     | StateRecord
 )

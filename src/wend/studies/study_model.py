@@ -39,6 +39,12 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
     leaves_out: frozenset[str] = frozenset()
     """Kinds of trials that are not run at this size, with the figures that show them."""
 
+    def with_seeds(self, seeds: int) -> "Size":
+        """The same size with so many topologies."""
+        if seeds < 1:
+            raise ConfigError(f"a study needs at least one seed, got {seeds}")
+        return msgspec.structs.replace(self, seeds=seeds, seeds_by_kind={})
+
     def runs(self, fields: Fields) -> list[Run]:
         """The runs of one setting. A seed gives the same topology for every strategy."""
         seeds = self.seeds_by_kind.get(fields.get("kind", ""), self.seeds)

@@ -90,6 +90,7 @@ def _command(study: Study, size: Size, strategies: list[str], only: list[str], c
     """The command that runs this."""
     options = [] if size.name == "default" else [f"--{size.name}"]
     options += ["--claims"] if claims_alone else []
+    options += [f"--seeds {size.seeds}"] if size.seeds != study.size(size.name).seeds else []
     options += [f"--only {','.join(only)}"] if only else []
     options += [f"--strategies {','.join(strategies)}"] if strategies else []
     return " ".join(["wend study", study.name, *options])

@@ -23,7 +23,7 @@ def shortest_delays(overlay: Overlay) -> np.ndarray:
     return np.where(np.isfinite(delays), delays, -1).astype(np.int64)
 
 
-def routed(overlay: Overlay, faults: Faults) -> tuple[Overlay, Faults, list[list[int]]]:
+def make_routed_overlay(overlay: Overlay, faults: Faults) -> tuple[Overlay, Faults, list[list[int]]]:
     """The overlay with a link between all pairs of peers, the outages of these links, and their routes of links."""
     routes = dict(sorted(_routes(overlay).items()))
     links, by_link = [], [[] for _ in overlay.links]  # type: tuple[list[OverlayLink], list[list[int]]]

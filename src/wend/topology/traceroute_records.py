@@ -110,7 +110,9 @@ def write_records(
             parquet.write_table(table, folder / f"part-{number:05}.parquet")
     except OSError as error:
         raise ConfigError(f"cannot write {folder}: {error.strerror or error}", code="unwritable") from None
-    return Truth(_crossed(placement, paths, used), frozenset(names.filter(pa.array(silent)).to_pylist()), hops)
+    return Truth(
+        _find_crossed_links(placement, paths, used), frozenset(names.filter(pa.array(silent)).to_pylist()), hops
+    )
 
 
 def _chunk(
@@ -157,7 +159,7 @@ def _ranges(starts: Ints, sizes: Ints) -> Ints:
     return indices
 
 
-def _crossed(placement: Placement, paths: UnderlayPaths, used: Bools) -> frozenset[tuple[str, str]]:
+def _find_crossed_links(placement: Placement, paths: UnderlayPaths, used: Bools) -> frozenset[tuple[str, str]]:
     crossed = set()
     for link in np.unique(np.concatenate([paths[i][1::2] for i in np.flatnonzero(used).tolist()])).tolist():
         a, b = (address(int(router)) for router in placement.underlay.ends[link - placement.first_link])

@@ -128,7 +128,7 @@ def _underlay(name: str, graph: MapGraph, seed: int, delay_ms: tuple[float, floa
     builder = UnderlayBuilder(name)
     nodes, names = graph.nodes, maps.node_names(graph.nodes)
     for node, label, (x, y) in zip(nodes, names, layout.map_positions(nodes), strict=True):
-        stated = maps.capacity_of(node, f"{name}, node {label}")
+        stated = maps.read_capacity(node, f"{name}, node {label}")
         builder.add_router(_kind(RouterKind, node, name, label), _domain(node, name, label), x, y, label, stated)
     links = maps.map_links(name, graph, names)
     drawn = stream(seed, "underlay", "map", "delays").integers(
@@ -137,7 +137,7 @@ def _underlay(name: str, graph: MapGraph, seed: int, delay_ms: tuple[float, floa
     apart = [_across(nodes[link.a], nodes[link.b]) for link in links]
     builder.remarks = _remarks(links, apart, maps.drawn_delays_text(delay_ms))
     for (a, b, data, capacity, where), draw, across in zip(links, drawn.tolist(), apart, strict=True):
-        delay = maps.delay_of(data, draw if across is None else across, where)
+        delay = maps.read_delay(data, draw if across is None else across, where)
         builder.add_link(a, b, _kind(LinkKind, data, name, f"{names[a]}-{names[b]}"), delay, capacity)
     return builder.build()
 

@@ -254,6 +254,8 @@ class Accepted(msgspec.Struct, frozen=True, gc=False, tag="accepted", omit_defau
     """Whether the event survives a crash of this peer."""
     congested: bool = False
     """Whether the client should pause, because too much waits for a link of this peer."""
+    repeated: bool = False
+    """Whether the event was published before with the same key."""
 
 
 class Posted(msgspec.Struct, frozen=True, gc=False, tag="posted", omit_defaults=True):

@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
-from wend.drivers.live.client.client import Client, connect
+from wend.drivers.live.client.client import Client
+from wend.drivers.live.client.connect import connect
 from wend.drivers.live.client.event_stream import EventStream
 from wend.lab.emulator_control import MARKER
 from wend.lab.lab import Lab

@@ -13,15 +13,16 @@ from typing import ClassVar
 
 import msgspec
 
-from wend.matching.filters import topic_filter
 from wend.model.errors import FilterError
 from wend.model.events import Event, EventId, PeerId, SubscriptionId
 from wend.model.publication import Publication
 from wend.model.units import Nanos
 from wend.protocol.config import DeliverySettings, PeerConfig
+from wend.protocol.delivery.automatic_offers import automatic_offer
 from wend.protocol.delivery.durable import BacklogEntry, DurableSubscriptions
 from wend.protocol.delivery.order import HeldDelivery, PublisherOrder, PublisherOrders, in_publishers_order, is_patient
 from wend.protocol.delivery.pending import PendingDeliveries
+from wend.protocol.delivery.published_keys import PublishedKeys
 from wend.protocol.delivery.queue_groups import QueueGroups
 from wend.protocol.delivery.store_and_forward import StoreAndForward
 from wend.protocol.host import PluginHost
@@ -33,12 +34,6 @@ from wend.protocol.ports import Deliver, Drop, LocalSubscription, Missed, Notice
 from wend.protocol.records import DeliveredRecord, GapRecord, QueuedRecord, Record, SkippedRecord
 from wend.protocol.timers import Effects, Timers
 
-ANYTHING = "true"
-"""The advertisement of a peer that publishes events without a topic and has advertised none."""
-AUTO_OFFERS = 256
-"""The most topics advertised automatically: every change floods all advertisements of a peer."""
-AUTO_OFFERS_CHARS = 64_000
-"""The most characters of topics advertised automatically."""
 Route = Callable[[Nanos, Arrived, Effects], None]
 """Passes an event to the routing."""
 
@@ -48,7 +43,7 @@ class LocalDelivery:
 
     __slots__ = (
         "_began", "_config", "_interest", "_last", "_me", "_orders", "_reliability", "_remembers", "_route", "_seen",
-        "_sequence", "_special", "_store", "_timers", "_unannounced", "_view", "durable", "groups", "pending",
+        "_sequence", "_special", "_store", "_timers", "_unannounced", "_view", "durable", "groups", "keys", "pending",
     )  # fmt: skip
 
     def __init__(
@@ -82,6 +77,7 @@ class LocalDelivery:
             self.pending = PendingDeliveries(
                 config, timers, store.queue, self._seen, interest, view, self._hand_to_subscriptions, self.groups
             )
+        self.keys = PublishedKeys(persistence=store is not None)
         self.durable = DurableSubscriptions(config, timers)
         self._special: dict[int, LocalSubscription] = {}
         """Subscriptions that are durable, ordered, or let events expire, by number."""
@@ -142,10 +138,8 @@ class LocalDelivery:
         """Advertise the topic of an event that no advertisement covers, within the limits."""
         if self._interest.advertises(event):
             return False
-        topic = event.attributes.get("topic")
-        offer = topic_filter(topic) if isinstance(topic, str) else ANYTHING
-        count, chars = self._interest.advertised
-        if count >= AUTO_OFFERS or chars + len(offer) > AUTO_OFFERS_CHARS:
+        offer = automatic_offer(event, self._interest.advertised)
+        if offer is None:
             effects.append(Notice("not-advertised", self._me))
             return False
         return self.advertise(offer, effects)
@@ -198,7 +192,7 @@ class LocalDelivery:
     # ---------------------------------------------------------------- to the application
 
     def deliver(self, now: Nanos, event: Event, born: Nanos, effects: Effects) -> None:
-        if not self._is_new(event, born, effects):
+        if not self._is_new(now, event, born, effects):
             return
         if event.ttl_ns is not None and event.is_expired(now - born):
             self._hand_to_subscriptions(now, event, born, (), effects)
@@ -220,7 +214,7 @@ class LocalDelivery:
         for subscription, deadline in wanted:
             effects.append(Deliver(subscription, event, now - born, deadline))
 
-    def _is_new(self, event: Event, born: Nanos, effects: Effects) -> bool:
+    def _is_new(self, now: Nanos, event: Event, born: Nanos, effects: Effects) -> bool:
         """Whether no incarnation of this peer has delivered the event before."""
         id_ = event.id
         if not self._seen.add(id_):
@@ -228,6 +222,11 @@ class LocalDelivery:
                 effects.append(Drop(id_, (self._me,), "beyond-duplicate-filter"))
             else:
                 effects.append(Notice("duplicate", self._me))
+            return False
+        if event.headers and not self.keys.add(now, event, born, effects):
+            effects.append(Notice("repeated-key", event.id.publisher))
+            self._mark_delivered(event, effects)
+            self._release_in_order(now, event, [], effects)
             return False
         if born < self._began and not self._remembers:
             # an earlier incarnation may have delivered it without a record: drop it, to deliver it at most once.

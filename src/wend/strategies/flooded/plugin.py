@@ -130,7 +130,7 @@ class FloodedInterest(Interest):
             change = change_between(old, new)
             if 2 * encoded_bytes(change) <= encoded_bytes(new):
                 message = change
-        return [CHANGED, *(Tell(n, slot_of(message), message) for n in view.neighbours)]
+        return [CHANGED, *(Tell(n, message_slot(message), message) for n in view.neighbours)]
 
     # ---------------------------------------------------------------- the interest of others
 
@@ -148,7 +148,7 @@ class FloodedInterest(Interest):
         return [
             Remember(message.origin, message),
             CHANGED,
-            *(Tell(n, slot_of(message), message) for n in view.neighbours if n != sender),
+            *(Tell(n, message_slot(message), message) for n in view.neighbours if n != sender),
             InterestLearned(message.origin, is_back),
             *self._record_absence(now, message),
             *self._apply_pending(now, message.origin, view),
@@ -177,7 +177,7 @@ class FloodedInterest(Interest):
         return [
             *(self._store_change(message, new) if view.persistence else ()),
             CHANGED,
-            *(Tell(n, slot_of(message), message) for n in view.neighbours if n != sender),
+            *(Tell(n, message_slot(message), message) for n in view.neighbours if n != sender),
             InterestLearned(origin),
             *self._apply_pending(now, origin, view),
         ]
@@ -256,7 +256,7 @@ class FloodedInterest(Interest):
                 return
 
 
-def slot_of(message: PeerInterest | InterestChange) -> Slot:
+def message_slot(message: PeerInterest | InterestChange) -> Slot:
     """The slot of a message. A whole replaces an older one; several changes may be in transit, since they build on each
     other."""
     name = "i" if type(message) is PeerInterest else f"i{message.version[1] % IN_TRANSIT}"

@@ -223,7 +223,7 @@ def _direct(setting: RunSetting) -> RunOutcome:
     return RunOutcome(setting, everywhere, delay, everywhere.astype(np.int64), messages, {}, 0.0, 0.0)
 
 
-def roles(peers: int, publishers: int, seed: int) -> tuple[Ints, Ints]:
+def choose_roles(peers: int, publishers: int, seed: int) -> tuple[Ints, Ints]:
     """The publishers, and all other peers: these subscribe."""
     turns = stream(seed, "dmm", "roles").permutation(peers)
     return turns[:publishers], turns[publishers:]

@@ -34,9 +34,9 @@ from wend.studies.dmm.runs import (
     RunOutcome,
     RunSetting,
     StrategyName,
+    choose_roles,
     place_peers,
     play,
-    roles,
 )
 from wend.topology.transit_stub import DMM
 
@@ -168,7 +168,7 @@ def _state_metrics(played: RunOutcome) -> Metrics:
 
 
 def scale_setting(trial: ScaleTrial, seed: int) -> RunSetting:
-    publishers, subscribers = roles(trial.peers, trial.publishers, seed)
+    publishers, subscribers = choose_roles(trial.peers, trial.publishers, seed)
     drawn = draw_subscriptions(seed, trial.subscriptions, subscribers, trial.distribution, trial.predicates)
     publisher, times = rounds(seed, publishers, trial.begin_ns, PERIOD_NS, ROUNDS)
     events = draw_publications(seed, publisher, times, trial.distribution, bool(trial.predicates))

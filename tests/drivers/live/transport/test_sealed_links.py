@@ -18,7 +18,7 @@ from tests.errors import raises
 from tests.security.roots import Laboratory
 from wend.console.app import app
 from wend.drivers.live.addressing.addresses import Address, show
-from wend.drivers.live.client.client import connect
+from wend.drivers.live.client.connect import connect
 from wend.drivers.live.config import PeerFile
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.process import PeerProcess

@@ -53,8 +53,8 @@ class Usage:
         """Use other limits. Earlier usage still counts."""
         if limits != self.limits:
             self.limits = limits
-            self.events = _with_rate(self.events, limits.events_per_s, now_s)
-            self.bytes = _with_rate(self.bytes, limits.bytes_per_s, now_s)
+            self.events = _change_rate(self.events, limits.events_per_s, now_s)
+            self.bytes = _change_rate(self.bytes, limits.bytes_per_s, now_s)
 
     def is_idle(self, now_s: float) -> bool:
         """Whether this can be dropped without losing information."""
@@ -134,7 +134,7 @@ def _burst(rate_per_s: float) -> float:
     return max(1.0, rate_per_s) if rate_per_s else 0.0
 
 
-def _with_rate(bucket: TokenBucket | None, rate_per_s: float | None, now_s: float) -> TokenBucket | None:
+def _change_rate(bucket: TokenBucket | None, rate_per_s: float | None, now_s: float) -> TokenBucket | None:
     """The bucket with another rate. It keeps its level, so alternating between two certificates gains nothing."""
     if bucket is None or rate_per_s is None:
         return _bucket(rate_per_s, now_s)

@@ -24,7 +24,17 @@ from wend.drivers.live.plans.followed_plan import FollowedPlan
 from wend.drivers.live.status import StatusSnapshot
 from wend.matching.filters import parse
 from wend.model.errors import Refused, WendError
-from wend.model.events import MAX_DEADLINE_NS, MAX_GROUP_CHARS, DurableOptions, Event, EventId, Qos, Value, event_bytes
+from wend.model.events import (
+    KEY_HEADER,
+    MAX_DEADLINE_NS,
+    MAX_GROUP_CHARS,
+    DurableOptions,
+    Event,
+    EventId,
+    Qos,
+    Value,
+    event_bytes,
+)
 from wend.model.publication import Publication
 from wend.model.units import SECOND, Nanos
 from wend.protocol.delivery.queue_groups import group_bytes
@@ -315,16 +325,16 @@ class Broker:
         if delivery.position:
             attached = self.durable.subscriber(number)
             if attached is not None:
-                self._hand(*attached, delivery)
+                self._hand_to_clients(*attached, delivery)
             return
         if number in self._group_of:
-            self._hand(*self._next_member(number), delivery)
+            self._hand_to_clients(*self._next_member(number), delivery)
             return
-        for client, handle in self._subscribers_of(number):
-            self._hand(client, handle, delivery)
+        for client, handle in self._find_subscribers(number):
+            self._hand_to_clients(client, handle, delivery)
             self.retained.on_delivered(client, handle, delivery.event.id)
 
-    def _hand(self, client: BrokerClient, handle: int, delivery: Deliver) -> None:
+    def _hand_to_clients(self, client: BrokerClient, handle: int, delivery: Deliver) -> None:
         """Hand an event to a client, with the name of its signer. An answer about a retained event carries the
         signature of that event, which is verified later."""
         if delivery.event.headers and client is not self.retained:
@@ -332,7 +342,7 @@ class Broker:
             delivery = delivery if event is delivery.event else delivery.with_event(event)
         client.deliver(handle, delivery)
 
-    def _subscribers_of(self, number: int) -> tuple[Subscriber, ...]:
+    def _find_subscribers(self, number: int) -> tuple[Subscriber, ...]:
         subscribers = self._subscribers.get(number)
         if subscribers is None:
             return ()
@@ -353,7 +363,7 @@ class Broker:
         """Notify the clients of a subscription of the events that it misses."""
         number = missed.subscription.number
         attached = self.durable.subscriber(number)
-        for client, handle in (*([] if attached is None else [attached]), *self._subscribers_of(number)):
+        for client, handle in (*([] if attached is None else [attached]), *self._find_subscribers(number)):
             client.on_missed(handle, missed.counts)
 
     # ---------------------------------------------------------------- publications
@@ -363,6 +373,8 @@ class Broker:
         refused."""
         if access is not None:
             _check_access(publication, access)
+            if KEY_HEADER in publication.headers:
+                publication = _with_own_key(publication, access.name)
         if publication.retain:
             self._check_retained(publication)
             self.retained.offer()
@@ -399,6 +411,12 @@ def _check_qos(qos: Qos) -> None:
         )
     if qos.reliability is not None and not 0.0 < qos.reliability <= 1.0:
         raise Refused("a reliability must lie above 0 and up to 1", code="invalid-subscription")
+
+
+def _with_own_key(publication: Publication, client: str) -> Publication:
+    """Keep the keys of clients apart, so that none suppresses the events of another."""
+    headers = {**publication.headers, KEY_HEADER: f"{client}/{publication.headers[KEY_HEADER]}"}
+    return msgspec.structs.replace(publication, headers=headers)
 
 
 def _check_access(publication: Publication, access: "Access") -> None:

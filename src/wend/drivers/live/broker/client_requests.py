@@ -125,7 +125,7 @@ class ClientRequests:
     def _unretain(self, attribute: str, value: Value) -> None:
         if self._access is not None:
             self._access.check_replace(attribute, value)
-            self._access.record_removed(attribute, value)
+            self._access.release_removed(attribute, value)
         self._broker.peer.ask(Unretained(attribute, value))
 
     def _remove(self, name: str) -> None:

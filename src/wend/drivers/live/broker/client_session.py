@@ -358,8 +358,8 @@ class ClientSession(asyncio.Protocol):
             try:
                 if isinstance(frame, frames.Publish):
                     receipt = self._publish(frame.publication())
-                    targets = len(receipt.targets)
-                    answer = frames.Accepted(frame.ref, receipt.id, targets, receipt.kept, receipt.congested)
+                    targets, repeated = len(receipt.targets), receipt.is_repeated
+                    answer = frames.Accepted(frame.ref, receipt.id, targets, receipt.kept, receipt.congested, repeated)
                     self._output.answer(answer)
                 else:
                     requests.serve(frame)

@@ -27,6 +27,8 @@ class PublishReceipt(msgspec.Struct, frozen=True):
     """Whether the event survives a crash of the publishing peer."""
     congested: bool = False
     """Whether the publisher should pause, because too much waits for a link of its peer."""
+    repeated: bool = False
+    """Whether the event was published before with the same key. `id` is that of the earlier event."""
 
 
 class Arrival(msgspec.Struct, frozen=True):
@@ -78,7 +80,7 @@ def reply_to(request: Arrival, payload: bytes, attributes: Attributes | None, he
 
 
 def make_receipt(accepted: frames.Accepted) -> PublishReceipt:
-    return PublishReceipt(accepted.id, accepted.targets, accepted.kept, accepted.congested)
+    return PublishReceipt(accepted.id, accepted.targets, accepted.kept, accepted.congested, accepted.repeated)
 
 
 def split_signer(headers: Headers) -> tuple[Headers, str | None]:

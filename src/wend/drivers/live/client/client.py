@@ -14,13 +14,11 @@ because nobody can know whether the peer accepted it.
 
 import asyncio
 from collections.abc import Callable, Generator, Iterable
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from wend.drivers.live import frames
-from wend.drivers.live.addressing.addresses import TLS_SCHEME, parse_urls, split_urls, url_scheme
+from wend.drivers.live.addressing.addresses import split_urls
 from wend.drivers.live.client.answers import BATCH_BYTES, A, PendingAnswers
 from wend.drivers.live.client.arrivals import Arrival, EventTuple, PublishReceipt, make_receipt
 from wend.drivers.live.client.batches import send_batches
@@ -32,11 +30,13 @@ from wend.drivers.live.client.homes import Homes
 from wend.drivers.live.client.posts import Posts
 from wend.drivers.live.client.repeats import RepeatFilter
 from wend.drivers.live.client.subscribe_options import check_name, subscribe_frame
+from wend.drivers.live.clock import monotonic
 from wend.drivers.live.status import StatusSnapshot
 from wend.drivers.live.transport import wire
-from wend.model.errors import ClientError, ConfigError, PartlyPublished, WireError
+from wend.model.errors import ClientError, ConnectionLost, PartlyPublished, WireError
 from wend.model.events import Attributes, Headers, PeerId, Value
 from wend.model.publication import Publication, check_types, make_publication
+from wend.model.units import seconds
 
 if TYPE_CHECKING:
     from wend.drivers.live.access.tls import ClientTls
@@ -131,14 +131,19 @@ class Client:
         *,
         ttl: float | None = None,
         retain: bool | str = False,
+        key: str | None = None,
     ) -> PublishReceipt:
         """Publish an event, and wait until the peer has accepted it. An invalid event is not sent.
 
         Peers drop the event when it is older than `ttl` seconds. With `retain=True` the peer retains the event for
         later subscriptions, until another event with the same topic replaces it. `retain="sensor"` does the same for
         the attribute `sensor`.
+
+        Published again with the same `key` within ten minutes, at any peer, it is one event. So with a key the client
+        itself publishes again if the connection breaks before the receipt, until `timeout` has passed.
         """
-        return await self._publish(make_publication(attributes, payload, headers, ttl, retain))
+        publication = make_publication(attributes, payload, headers, ttl, retain, key)
+        return await (self._publish(publication) if key is None else self._publish_again(publication))
 
     async def post(
         self,
@@ -358,6 +363,16 @@ class Client:
             publication = publication.after_waiting(await self._connection.wait_until_open())
         return make_receipt(await self._call(self._publish_frame(publication), frames.Accepted))
 
+    async def _publish_again(self, publication: Publication) -> PublishReceipt:
+        """Publish an event with a key, again if the connection breaks before the receipt."""
+        began = monotonic()
+        while True:
+            try:
+                return await self._publish(publication.after_waiting(monotonic() - began))
+            except ConnectionLost:
+                if self.ended or monotonic() - began >= seconds(self.timeout):
+                    raise
+
     def _publish_frame(self, event: Publication) -> frames.Publish:
         number = self._number()
         return frames.Publish(
@@ -414,37 +429,3 @@ class Client:
         self.streams.end(error)
         for durable in list(self._durable):
             durable.end(error)
-
-
-def connect(
-    url: str,
-    *,
-    timeout: float = 10.0,
-    patience: float = 60.0,
-    keys: str | Path | None = None,
-    root: str | Path | None = None,
-    certificate: str | Path | None = None,
-    key: str | Path | None = None,
-    token: str | Path | None = None,
-) -> Client:
-    """A client of the peer at `url`: enter it with `async with`, or await it.
-
-    With several peers in the URL, such as `wend://site-a:7700,site-b:7700`, the client goes to another peer if its own
-    fails. `timeout` limits each attempt to connect and each answer. `patience` is how long the client tries to restore
-    a broken connection; requests made meanwhile wait. Both are in seconds.
-
-    `wends://` connects by TLS. The client shows a certificate: `keys` is a folder made by `wend key new`, or `root`,
-    `certificate` and `key` are single files. Or it shows a `token`, a text or the `Path` of a private file.
-    """
-    options = {"keys": keys, "root": root, "certificate": certificate, "key": key, "token": token}
-    names = [name for name, value in options.items() if value is not None]
-    parse_urls(url)
-    if url_scheme(url) != TLS_SCHEME:
-        if names:
-            raise ConfigError(f"{names[0]} is for {TLS_SCHEME}, not for {url}")
-        return Client(url, timeout=timeout, patience=patience)
-    from wend.drivers.live.access.tls import client_tls
-
-    read = partial(client_tls, **options)
-    read()  # to report a mistake now
-    return Client(url, timeout=timeout, patience=patience, tls=read)

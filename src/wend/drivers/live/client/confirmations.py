@@ -16,7 +16,7 @@ from itertools import islice
 
 from wend.drivers.live.client.repeats import PublisherSequences, RecentIds
 from wend.model.errors import ClientError
-from wend.model.events import EventId
+from wend.model.events import KEY_HEADER, Event, EventId
 
 AUTO, EXPLICIT = "auto", "explicit"
 MAX_UNSENT = 100_000
@@ -79,6 +79,7 @@ class Confirmations:
         self._held: dict[EventId, dict[HomeConfirmations, int]] = {}
         """The events in the buffer and in the application's hands, with their positions at the homes that sent them."""
         self._confirmed = RecentIds()
+        self._keys = RecentIds()
         self._sequences = PublisherSequences() if is_ordered else None
         self._flushes = False
 
@@ -87,8 +88,9 @@ class Confirmations:
         self._homes.append(home)
         return home
 
-    def accept(self, home: HomeConfirmations, id_: EventId, position: int) -> bool:
+    def accept(self, home: HomeConfirmations, event: Event, position: int) -> bool:
         """Whether an event is for the application."""
+        id_ = event.id
         held = self._held.get(id_)
         if held is not None:
             held[home] = position
@@ -98,6 +100,10 @@ class Confirmations:
             self._flush_soon()
             return False
         self._held[id_] = {home: position}
+        key = event.headers.get(KEY_HEADER)
+        if key is not None and not self._keys.add(key):  # it has the event under another id
+            self.confirm(id_)
+            return False
         if self._sequences is None or self._sequences.advance(id_):
             return True
         self.overtaken += 1

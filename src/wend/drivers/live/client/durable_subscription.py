@@ -212,7 +212,7 @@ class DurableSubscription:
     def deliver(self, attachment: HomeAttachment, delivery: frames.Delivery) -> None:
         if self.buffer.ended:
             return
-        if self.confirmations.accept(attachment.confirmations, delivery.event.id, delivery.position):
+        if self.confirmations.accept(attachment.confirmations, delivery.event, delivery.position):
             self.buffer.add(delivery)
             if attachment is not self._first and attachment.is_attached:
                 self._put_first(attachment)

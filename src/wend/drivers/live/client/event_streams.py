@@ -286,7 +286,7 @@ class BufferedSubscription:
             self.dropped += 1
 
     def _is_new(self, event: Event, repeats: RepeatFilter) -> bool:
-        verdict = repeats.judge(event.origin or event.id)
+        verdict = repeats.judge(event)
         if verdict == "overtaken":
             self.missed["skipped"] += 1
         return verdict == "new"

@@ -7,25 +7,25 @@ events again. So it remembers the newest events itself.
 from collections import OrderedDict, deque
 from typing import Literal
 
-from wend.model.events import EventId, PeerId
+from wend.model.events import KEY_HEADER, Event, EventId, PeerId
 
 MAX_IDS = 20_000
 MAX_PUBLISHERS = 4_096
 
 
 class RecentIds:
-    """The ids of the newest events."""
+    """The ids and keys of the newest events."""
 
     def __init__(self, most: int = MAX_IDS) -> None:
         self._most = most
-        self._ids: set[EventId] = set()
-        self._order: deque[EventId] = deque()
+        self._ids: set[EventId | str] = set()
+        self._order: deque[EventId | str] = deque()
 
-    def __contains__(self, id_: EventId) -> bool:
+    def __contains__(self, id_: EventId | str) -> bool:
         return id_ in self._ids
 
-    def add(self, id_: EventId) -> bool:
-        """Remember an event. Returns whether it is new."""
+    def add(self, id_: EventId | str) -> bool:
+        """Remember an event by its id or key. Returns whether it is new."""
         if id_ in self._ids:
             return False
         self._ids.add(id_)
@@ -65,9 +65,14 @@ class RepeatFilter:
         self._ids = RecentIds()
         self._sequences = PublisherSequences() if is_ordered else None
 
-    def judge(self, id_: EventId) -> Verdict:
+    def judge(self, event: Event) -> Verdict:
         """Whether an event is new, came before, or came after a later one of its publisher although it should not."""
-        if not self._ids.add(id_):
+        id_ = event.origin or event.id
+        is_new = self._ids.add(id_)
+        key = event.headers.get(KEY_HEADER)
+        if key is not None:
+            is_new = self._ids.add(key) and is_new
+        if not is_new:
             return "repeat"
         if self._sequences is not None and not self._sequences.advance(id_):
             return "overtaken"

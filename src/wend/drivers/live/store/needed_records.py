@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from wend.model.events import EventId, PeerId, Value
 from wend.model.units import FOREVER, Nanos
+from wend.protocol.delivery.published_keys import MAX_KEYS
 from wend.protocol.notices import MissedCode
 from wend.protocol.records import (
     TIME_FIELDS,
@@ -14,6 +15,7 @@ from wend.protocol.records import (
     DeliveredRecord,
     DurableRecord,
     GapRecord,
+    KeyRecord,
     MissedRecord,
     PendingRecord,
     QueuedRecord,
@@ -40,6 +42,8 @@ class NeededRecords:
         """Encoded, because so many objects would slow the garbage collector down."""
         self._states: dict[tuple[str, int], StateRecord] = {}
         self._retained: dict[tuple[str, Value], RetainedRecord] = {}
+        self._keys: dict[str, KeyRecord] = {}
+        """The newest keys, oldest first."""
         self._backlogs = NeededBacklogs()
 
     def add(self, record: Record, body: bytes) -> None:
@@ -56,12 +60,15 @@ class NeededRecords:
             self._retained.pop((record.attribute, record.value), None)
             if record.event is not None:
                 self._retained[record.attribute, record.value] = record
+        elif type(record) is KeyRecord:
+            self._keys.pop(record.key, None)
+            _add_bounded(self._keys, record.key, record, MAX_KEYS)
         else:
             self._backlogs.add(record)
 
     def records(self) -> list[Record | bytes]:
         """All needed records, in the order in which they are written, some encoded."""
-        states: list[Record | bytes] = [*self._states.values(), *self._retained.values()]
+        states: list[Record | bytes] = [*self._states.values(), *self._retained.values(), *self._keys.values()]
         return [*states, *self._delivered, *self._backlogs.records(), *self._pending.values()]
 
     def shift_times(self, by_ns: Nanos, now: Nanos) -> None:
@@ -70,6 +77,7 @@ class NeededRecords:
         _shift(self._pending, by_ns, now)
         _shift(self._retained, by_ns, now)
         _shift(self._states, by_ns, now)
+        _shift(self._keys, by_ns, now)
         self._backlogs.shift_times(by_ns, now)
 
 
@@ -140,7 +148,7 @@ class NeededBacklogs:
 
     def records(self) -> list[Record]:
         missed = [MissedRecord(number, dict(counts)) for number, counts in self._missed.items() if counts]
-        queued = (self._without_confirmed(one) for one in self._queued.values())
+        queued = (self._drop_confirmed(one) for one in self._queued.values())
         return [*self._subscriptions.values(), *missed, *self._skipped.values(), *self._gaps.values(), *queued]
 
     def shift_times(self, by_ns: Nanos, now: Nanos) -> None:
@@ -148,27 +156,27 @@ class NeededBacklogs:
             self._forget(entry)  # the record of the subscription was damaged
         _shift(self._queued, by_ns, now)
 
-    def _without_confirmed(self, record: QueuedRecord) -> QueuedRecord:
+    def _drop_confirmed(self, record: QueuedRecord) -> QueuedRecord:
         """The record without the entries that are confirmed."""
         left = tuple(entry for entry in record.entries if entry in self._owed)
         return record if len(left) == len(record.entries) else QueuedRecord(record.event, record.born_ns, left)
 
 
-def _add_bounded(records: dict[K, R], key: K, record: R) -> None:
+def _add_bounded(records: dict[K, R], key: K, record: R, most: int = MAX_SKIPPED) -> None:
     """Add a record. The oldest makes room."""
     records[key] = record
-    if len(records) > MAX_SKIPPED:
+    if len(records) > most:
         del records[next(iter(records))]
 
 
 def _shift(records: dict[K, R], by_ns: Nanos, now: Nanos) -> None:
     for key, record in records.items():
-        records[key] = with_shifted_times(record, by_ns, now)
+        records[key] = shift_times(record, by_ns, now)
 
 
-def with_shifted_times(record: R, by_ns: Nanos, latest: Nanos = FOREVER) -> R:
+def shift_times(record: R, by_ns: Nanos, latest: Nanos = FOREVER) -> R:
     """The record with its times moved, to `latest` at most; the same record if it has none."""
-    if isinstance(record, PendingRecord | QueuedRecord | RetainedRecord):
+    if isinstance(record, PendingRecord | QueuedRecord | RetainedRecord | KeyRecord):
         born_ns = min(record.born_ns + by_ns, latest)
         return record if born_ns == record.born_ns else replace(record, born_ns=born_ns)
     if isinstance(record, StateRecord) and (moved := _shifted_times(record.body, by_ns, latest)):
