@@ -328,6 +328,10 @@ class SubscriptionTable:
         self.learn(interest)
         return interest
 
+    def skip_to_revision(self, revision: int) -> None:
+        """Make the next announcement newer than this revision."""
+        self._revision = max(self._revision, revision)
+
     def postpone_announcement(self, now: Nanos) -> list[PluginEffect] | None:
         """The effects that replace an announcement of this peer's interest now; None if it is due.
 
