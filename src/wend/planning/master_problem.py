@@ -26,10 +26,12 @@ import numpy as np
 from wend.model.compiled import compiled
 from wend.planning.arrays import Floats, Ints, Longs, offsets, owners
 from wend.planning.problem import Objective, Problem
-from wend.planning.solver import LinearProgram
+from wend.planning.solver import LinearProgram, LpSolution
 
 EQUAL = 1e-7
 """The tolerance of the solver."""
+MAX_SLACK = 1e-4
+"""The most by which the row of an earlier stage may give way."""
 CHEAPER = 1e-9
 """How much cheaper a graph must be to become a column, relative to the sum of prices and the highest cost."""
 ROUNDS, EAGER = 60, 10.0
@@ -84,6 +86,7 @@ class _HeldObjective(NamedTuple):
     """The row that keeps an objective of an earlier stage at its value."""
 
     row: int
+    most: float
     extra: Floats
     """What each graph costs beyond its flow's default graph, in the unit of the row."""
 
@@ -129,9 +132,9 @@ class _Master:
         inside = np.flatnonzero(self.column >= 0)
         extra = self.costs - self.costs[self.default[self.flow]]
         unit = max(abs(whole), float(np.abs(extra).max(initial=0.0)), 1e-12)
-        held = _HeldObjective(self.model.rows, extra / unit)
         # Without slack of its own the row has none: any would become tiny shares of further graphs.
         most = (self.objective + objective.slack * abs(whole)) / unit
+        held = _HeldObjective(self.model.rows, most, extra / unit)
         columns = np.append(0, self.column[inside]).astype(np.int32)
         values = np.append(objective.y / unit, held.extra[inside])
         self.model.add_rows(np.array([most]), np.zeros(1, dtype=np.int32), columns, values)
@@ -144,8 +147,7 @@ class _Master:
         inside = np.flatnonzero(self.column >= 0)
         self.model.cost(np.append(0, self.column[inside]), np.append(objective.y, self._extra(inside)))
         while True:
-            answer = self.model.solve()
-            assert answer is not None, "y is unbounded, or at least as high as found before"
+            answer = self._solve()
             y = float(answer.values[0])
             prices = np.zeros(len(p.capacity))
             prices[self.used] = -answer.row_duals[: len(self.used)]
@@ -160,6 +162,17 @@ class _Master:
                 self._read(answer.values)
                 return y
             self._add(fresh)
+
+    def _solve(self) -> LpSolution:
+        """Solve the program. The value of an earlier stage may have been reached only within the solver's tolerance,
+        and be out of reach for exact arithmetic; then the rows that hold such values give way."""
+        slack = EQUAL
+        while (answer := self.model.solve()) is None:
+            assert slack < MAX_SLACK, "y is unbounded, or at least as high as found before"
+            for held in self.held:
+                self.model.bound_row(held.row, held.most + slack)
+            slack *= 10
+        return answer
 
     def _extra(self, graphs: Longs) -> Floats:
         """How much more the graphs cost than the default graphs of their flows."""

@@ -83,6 +83,9 @@ class LinearProgram:
     def set(self, row: int, column: int, value: float) -> None:
         self.highs.changeCoeff(row, column, value)
 
+    def bound_row(self, row: int, upper: float) -> None:
+        self.highs.changeRowBounds(row, -FREE, upper)
+
     def bound(self, column: int, lower: float, upper: float) -> None:
         self.highs.changeColBounds(column, lower, upper)
 
