@@ -275,3 +275,29 @@ def chosen(graphs: DeliveryGraphs, numbers: Longs) -> DeliveryGraphs:
 def up_to(graphs: DeliveryGraphs, k: int) -> DeliveryGraphs:
     """The graphs of a smaller k."""
     return chosen(graphs, np.flatnonzero(graphs.level <= k))
+
+
+def union(graphs: DeliveryGraphs, others: DeliveryGraphs) -> DeliveryGraphs:
+    """The graphs of each flow, and after them those of `others` that are not among them."""
+    arcs: list[Ints] = []
+    levels: list[int] = []
+    counts: list[int] = []
+    for flow in range(len(graphs.of_flow) - 1):
+        known: set[bytes] = set()
+        for each in (graphs, others):
+            for g in range(int(each.of_flow[flow]), int(each.of_flow[flow + 1])):
+                tree = each.arcs[each.ptr[g] : each.ptr[g + 1]]
+                if (key := arc_key(tree)) not in known:
+                    known.add(key)
+                    arcs.append(tree)
+                    levels.append(int(each.level[g]))
+        counts.append(len(known))
+    flat = np.concatenate(arcs).astype(np.int32)
+    return DeliveryGraphs(
+        offsets(counts), offsets([len(tree) for tree in arcs]), flat, np.array(levels, dtype=np.int32)
+    )
+
+
+def arc_key(arcs: Ints) -> bytes:
+    """The same key for the same arcs in any order."""
+    return np.sort(arcs).astype(np.int32).tobytes()

@@ -42,6 +42,8 @@ class MasterSolution(NamedTuple):
     shares: Floats
     columns: int
     """The number of graphs in the program, without default graphs."""
+    prices: Floats
+    """What a unit of load on each row costs, in units of the first objective; 0 for rows that do not bind."""
 
 
 def optimise(problem: Problem, objectives: Sequence[Objective], *, limit: float | None) -> MasterSolution | None:
@@ -50,8 +52,9 @@ def optimise(problem: Problem, objectives: Sequence[Objective], *, limit: float 
     floor = float((problem.base / problem.capacity).max(initial=0.0))
     if limit is not None and floor > limit * (1 + EQUAL):
         return None
+    free = np.zeros(len(problem.capacity))
     if not len(problem.rows):
-        return MasterSolution(_one_hot(problem, _cheapest(problem.of_flow, problem.ranks(objectives))), 0)
+        return MasterSolution(_one_hot(problem, _cheapest(problem.of_flow, problem.ranks(objectives))), 0, free)
     if limit == 0:
         return _unloaded(problem, problem.ranks(objectives))
     # The solver's tolerances are absolute. In units of the limit, or of the load of single paths, loads are about 1.
@@ -63,12 +66,15 @@ def optimise(problem: Problem, objectives: Sequence[Objective], *, limit: float 
         return None
     if objectives:
         master.bound(max(1.0, y) if limit is not None else highspy.kHighsInf)
+    prices = free
     for number, objective in enumerate(objectives, 1):
         in_units = objective._replace(y=objective.y * scale)
         master.improve(in_units)
+        if number == 1:
+            prices = master.prices / scaled.capacity
         if number < len(objectives):
             master.hold(in_units)
-    return MasterSolution(master.shares, int((master.column >= 0).sum()))
+    return MasterSolution(master.shares, int((master.column >= 0).sum()), prices)
 
 
 def _unloaded(problem: Problem, ranks: Floats) -> MasterSolution | None:
@@ -79,7 +85,9 @@ def _unloaded(problem: Problem, ranks: Floats) -> MasterSolution | None:
     ends = offsets(loading)[problem.ptr]
     free = np.where(np.diff(ends) == 0, ranks, np.inf)
     best = _cheapest(problem.of_flow, free)
-    return MasterSolution(_one_hot(problem, best), 0) if np.isfinite(free[best]).all() else None
+    if not np.isfinite(free[best]).all():
+        return None
+    return MasterSolution(_one_hot(problem, best), 0, np.zeros(len(problem.capacity)))
 
 
 class _HeldObjective(NamedTuple):
@@ -106,6 +114,8 @@ class _Master:
         self.costs = np.zeros(len(problem.hops))
         self.objective = 0.0
         """The value of the current objective, without what the default graphs cost."""
+        self.prices = np.zeros(len(problem.capacity))
+        """The price of each row as the program last had it, for all of its capacity."""
         self.held: list[_HeldObjective] = []
         self.shares = _one_hot(problem, default)
         self.model = LinearProgram()
@@ -151,13 +161,13 @@ class _Master:
             y = float(answer.values[0])
             prices = np.zeros(len(p.capacity))
             prices[self.used] = -answer.row_duals[: len(self.used)]
-            self.objective = answer.objective
+            self.objective, self.prices = answer.objective, prices
             costs = self.costs + sum((-answer.row_duals[held.row] * held.extra for held in self.held), np.zeros(1))
-            priced = _priced(p.of_flow, p.ptr, p.rows, p.demand, p.unit, prices / p.capacity, costs)
-            best = _cheapest(p.of_flow, priced)
-            known = np.where((self.column >= 0) | (self.default[self.flow] == np.arange(len(priced))), priced, np.inf)
+            totals = priced(p.of_flow, p.ptr, p.rows, p.demand, p.unit, prices / p.capacity, costs)
+            best = _cheapest(p.of_flow, totals)
+            known = np.where((self.column >= 0) | (self.default[self.flow] == np.arange(len(totals))), totals, np.inf)
             least = np.minimum.reduceat(known, p.of_flow[:-1])
-            fresh = best[priced[best] < least - CHEAPER * max(float(prices.sum()), float(np.abs(priced).max()))]
+            fresh = best[totals[best] < least - CHEAPER * max(float(prices.sum()), float(np.abs(totals).max()))]
             if not len(fresh) or (enough is not None and y <= enough):
                 self._read(answer.values)
                 return y
@@ -215,10 +225,10 @@ def _multiplicative_weights(problem: Problem) -> tuple[Longs, Longs]:
     chosen = np.zeros(len(problem.hops), dtype=bool)
     total = np.zeros(len(rows))
     for number in range(1, ROUNDS + 1):
-        priced = _priced(
+        totals = priced(
             problem.of_flow, problem.ptr, problem.rows, problem.demand, problem.unit, prices / problem.capacity, nothing
         )
-        best = _cheapest(problem.of_flow, priced)
+        best = _cheapest(problem.of_flow, totals)
         chosen[best] = True
         total += (problem.loads(_one_hot(problem, best)) / problem.capacity)[rows]
         steep = np.exp(EAGER * np.sqrt(number) * (total / (total.max() or 1.0) - 1))
@@ -233,9 +243,7 @@ def _one_hot(problem: Problem, graphs: Longs) -> Floats:
 
 
 @compiled
-def _priced(
-    of_flow: Longs, ptr: Longs, rows: Ints, demand: Floats, unit: Ints, prices: Floats, costs: Floats
-) -> Floats:
+def priced(of_flow: Longs, ptr: Longs, rows: Ints, demand: Floats, unit: Ints, prices: Floats, costs: Floats) -> Floats:
     """The cost of each graph at these prices of the rows that it loads."""
     totals = np.empty(len(costs))
     for f in range(len(of_flow) - 1):
