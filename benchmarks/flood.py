@@ -61,7 +61,7 @@ def send_flood(port: int, seconds: float, rate: float) -> None:
     for number in range(PACKETS):
         said = packets.Introduction(3, 1, number, credentials.certificate[:-1]).encode(padded=True)
         stranger = InitiatorHandshake(KeyPair(os.urandom(32)), key, os.urandom(32), PROLOGUE)
-        packet = packets.initiation(number + 1, stranger.write(said))
+        packet = packets.encode_initiation(number + 1, stranger.write(said))
         made.append(packet + mac(mac1_key(key), packet) + bytes(16))
     sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(PORTS)]
     for one in sockets:

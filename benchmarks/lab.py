@@ -39,7 +39,7 @@ def load(rate_pps: int = RATE_PPS, seconds: float = SECONDS) -> dict[str, float]
         done = threading.Event()
         receiver = threading.Thread(target=_receive, args=([s for s, _ in sockets], errors, done))
         receiver.start()
-        lab.reset()
+        lab.reset_counters()
         before, wall = lab.status(), time.monotonic()
         sent = _send(sockets, rate_pps, seconds)
         wall = time.monotonic() - wall

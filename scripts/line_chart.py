@@ -5,7 +5,7 @@ from math import log10
 from typing import NamedTuple
 
 from wend.pictures.style import HEADING, NOTE, TEXT, TITLE
-from wend.pictures.svg import circle, document, line, path, text, titled, width_of
+from wend.pictures.svg import add_tooltip, circle, document, line, path, text, text_width
 
 EDGE = 20.0
 HEAD = 70.0
@@ -57,8 +57,8 @@ def line_chart(
     """Lines with their labels at their ends. The ticks are (value, words), the lowest and highest at the borders. With
     `log` both scales are logarithmic."""
     width, height = size
-    left = EDGE + max(width_of(words, NOTE) for _, words in y_ticks) + 8
-    right = width - EDGE - 16 - max(width_of(one.label, HEADING, bold=one.strong) for one in lines)
+    left = EDGE + max(text_width(words, NOTE) for _, words in y_ticks) + 8
+    right = width - EDGE - 16 - max(text_width(one.label, HEADING, bold=one.strong) for one in lines)
     top, bottom = HEAD + 8, height - 52
     x, y = (x_ticks[0][0], x_ticks[-1][0]), (y_ticks[0][0], y_ticks[-1][0])
     scales = Scales(left, top, right, bottom, x, y, log)
@@ -90,7 +90,7 @@ def _line(scales: Scales, one: ChartLine) -> list[str]:
     body = [path(spots, f"stroke-{one.colour}", 4.0 if one.strong else 2.2, more)]
     for (x, y), (at, value) in zip(spots, one.points, strict=True):
         dot = circle(x, y, 4.6 if one.strong else 3.2, f"fill-{one.colour} stroke-paper", ' stroke-width="1.2"')
-        body.append(titled(dot, f"{one.label}: {value:,.1f} at {at:,g}".lstrip(": ")))
+        body.append(add_tooltip(dot, f"{one.label}: {value:,.1f} at {at:,g}".lstrip(": ")))
     return body
 
 

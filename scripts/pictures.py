@@ -196,14 +196,14 @@ def tables(page: str) -> Iterable[tuple[str, list[Any]]]:
 
 def pictures() -> dict[Path, str]:
     """Every picture of this script, as it follows from the stored data."""
-    from wend.lab.bench.comparison_page import picture
+    from wend.lab.bench.comparison_page import draw_picture
 
     drawn = {FIGURES / "on-time.svg": readme_picture(json.loads(DATA.read_text(encoding="utf-8")))}
     drawn[FIGURES / "matching.svg"] = matching_picture(json.loads((FIGURES / "matching.json").read_text()))
     drawn[FIGURES / "overload.svg"] = overload_picture(json.loads((FIGURES / "overload.json").read_text()))
     drawn[FIGURES / "telemetry-loop.svg"] = loop_picture()
     for name, rows in tables(COMPARISON.read_text(encoding="utf-8")):
-        drawn[(COMPARISON.parent / name).resolve()] = picture(rows)
+        drawn[(COMPARISON.parent / name).resolve()] = draw_picture(rows)
     return drawn
 
 

@@ -73,12 +73,12 @@ def _table(title: str, settings: Iterable[Setting]) -> str:
 
 
 def _default(each: Setting) -> str:
-    if each.required:
+    if each.is_required:
         return "required"
-    shown = _code(each.shown(each.default))
+    shown = _code(each.value_text(each.default))
     simulated = SIMULATED.get(each.name)
     if simulated is not None:
-        return f"{shown or 'none'}; in a scenario {_code(each.shown(simulated))}"
+        return f"{shown or 'none'}; in a scenario {_code(each.value_text(simulated))}"
     return shown or "none"
 
 

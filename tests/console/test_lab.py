@@ -90,7 +90,7 @@ def test_without_tun_or_a_program_there_is_one_sentence(said: Said, monkeypatch:
         raise LabError(f"a lab needs the program {program!r}")
 
     monkeypatch.setattr(lab, "TUN", Path("/"))
-    monkeypatch.setattr(lab.namespaces, "require", lacking)
+    monkeypatch.setattr(lab.namespaces, "find_program", lacking)
     assert fails(said, "up") == "wend: a lab needs the program 'ip'\n"
 
 

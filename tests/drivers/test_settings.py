@@ -75,7 +75,7 @@ def test_every_setting_of_peers_is_a_flag_with_its_sentence() -> None:
             assert there[each.name].help.startswith(each.about)
             assert there[each.name].rich_help_panel == each.heading
             default = {**Scenario().own_values(), **Scenario().settings}[each.name]
-            shown = each.shown(default) if each.kind != "bool" else each.flag.removeprefix("--")
+            shown = each.value_text(default) if each.kind != "bool" else each.flag.removeprefix("--")
             assert shown in there[each.name].help
 
 
@@ -131,7 +131,7 @@ def values(each: Setting) -> st.SearchStrategy[Any]:
         case "float":
             one = st.floats(low, high, allow_nan=False, allow_infinity=False)
         case "table":
-            return st.just(each.default if not each.required else None)
+            return st.just(each.default if not each.is_required else None)
     if each.pair:
         return st.tuples(one, one).map(lambda pair: tuple(sorted(pair)))
     return st.none() | one if each.optional else one

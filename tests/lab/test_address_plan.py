@@ -26,7 +26,7 @@ def overlays(draw: st.DrawFn) -> Overlay:
 
 @given(overlays())
 def test_every_address_is_unique_and_both_ends_of_a_link_agree(overlay: Overlay) -> None:
-    network = address_plan.nodes("lab", overlay)
+    network = address_plan.make_nodes("lab", overlay)
     given_out = [host.address for host in network] + [
         interface.local for host in network for interface in host.interfaces
     ]
@@ -43,7 +43,7 @@ def test_every_address_is_unique_and_both_ends_of_a_link_agree(overlay: Overlay)
 
 @given(overlays())
 def test_following_the_routes_takes_the_shortest_delay_to_every_node(overlay: Overlay) -> None:
-    network = address_plan.nodes("lab", overlay)
+    network = address_plan.make_nodes("lab", overlay)
     tables = [{route.target: route for route in routes} for routes in address_plan.shortest_routes(overlay, network)]
     shortest = shortest_delays(overlay)
     for source in network:
@@ -58,7 +58,7 @@ def test_following_the_routes_takes_the_shortest_delay_to_every_node(overlay: Ov
 
 @given(overlays())
 def test_following_the_routes_leads_to_an_end_of_every_link(overlay: Overlay) -> None:
-    network = address_plan.nodes("lab", overlay)
+    network = address_plan.make_nodes("lab", overlay)
     tables = [{route.target: route for route in routes} for routes in address_plan.shortest_routes(overlay, network)]
     for here in range(overlay.peers):
         for number, link in enumerate(overlay.links):
@@ -76,7 +76,7 @@ def _follow(host: address_plan.LabNode, route: StaticRoute) -> tuple[int, int]:
 
 
 def test_the_plan_of_a_triangle() -> None:
-    network = address_plan.nodes("lab", triangle(), routers=[1])
+    network = address_plan.make_nodes("lab", triangle(), routers=[1])
     assert [(h.namespace, h.address, h.router) for h in network] == [
         ("wend-lab-0", "10.255.0.1", False),
         ("wend-lab-1", "10.255.0.2", True),
@@ -99,20 +99,20 @@ def test_the_address_space_holds_four_thousand_links() -> None:
 
 
 def test_a_namespace_belongs_to_its_lab() -> None:
-    assert address_plan.lab_of(address_plan.namespace("a-1", 7)) == "a-1"
-    assert address_plan.lab_of(address_plan.namespace("a", 1)) == "a"
-    assert address_plan.lab_of("wend-lab") is None
-    assert address_plan.lab_of("other-lab-1") is None
+    assert address_plan.find_lab_name(address_plan.namespace_name("a-1", 7)) == "a-1"
+    assert address_plan.find_lab_name(address_plan.namespace_name("a", 1)) == "a"
+    assert address_plan.find_lab_name("wend-lab") is None
+    assert address_plan.find_lab_name("other-lab-1") is None
 
 
 @pytest.mark.parametrize("name", ["", "A", "../up", "a b", "bin", "-x", "x" * 25])
 def test_a_bad_name_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="no name for a lab"):
-        address_plan.nodes(name, triangle())
+        address_plan.make_nodes(name, triangle())
 
 
 def test_routers_must_exist_and_leave_hosts() -> None:
     with pytest.raises(ConfigError, match="router 9"):
-        address_plan.nodes("lab", triangle(), routers=[9])
+        address_plan.make_nodes("lab", triangle(), routers=[9])
     with pytest.raises(ConfigError, match="needs hosts"):
-        address_plan.nodes("lab", triangle(), routers=[0, 1, 2])
+        address_plan.make_nodes("lab", triangle(), routers=[0, 1, 2])

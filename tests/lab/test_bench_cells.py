@@ -73,20 +73,20 @@ def test_the_delivery_log_counts_first_deliveries_within_the_cutoff() -> None:
     log = DeliveryLog(world)
     first, second, third = (Stamp(0, n, n * SECOND) for n in range(3))
     for stamp in (first, second, third):
-        log.publish(stamp)
-    log.arrive(near, make_payload(first, 64), first.time_ns + deadline)
-    log.arrive(near, make_payload(first, 64), first.time_ns + deadline + 1)  # a copy
-    log.arrive(near, make_payload(second, 64), second.time_ns + deadline + 1)  # late
-    log.arrive(near, make_payload(third, 64), third.time_ns + 11 * SECOND)  # after the cut-off
-    log.arrive(topic.publisher, make_payload(first, 64), first.time_ns + 1)  # not a subscriber
-    log.arrive(near, make_payload(Stamp(0, WARMUP, 0), 64), 5)  # warm-up: not counted
+        log.record_publication(stamp)
+    log.record_delivery(near, make_payload(first, 64), first.time_ns + deadline)
+    log.record_delivery(near, make_payload(first, 64), first.time_ns + deadline + 1)  # a copy
+    log.record_delivery(near, make_payload(second, 64), second.time_ns + deadline + 1)  # late
+    log.record_delivery(near, make_payload(third, 64), third.time_ns + 11 * SECOND)  # after the cut-off
+    log.record_delivery(topic.publisher, make_payload(first, 64), first.time_ns + 1)  # not a subscriber
+    log.record_delivery(near, make_payload(Stamp(0, WARMUP, 0), 64), 5)  # warm-up: not counted
 
     found = log.metrics(10 * SECOND)
     assert (found.publications, found.expected) == (3, 3 * len(topic.subscribers))
     assert (found.delivered, found.on_time, found.duplicates, found.strays) == (2, 1, 1, 1)
-    late = [(entry.sequence, entry.delay_ns) for entry in log.late(10 * SECOND) if entry.subscriber == near]
+    late = [(entry.sequence, entry.delay_ns) for entry in log.late_deliveries(10 * SECOND) if entry.subscriber == near]
     assert late == [(1, deadline + 1), (2, None)]
-    assert len(log.late(10 * SECOND)) == 2 + 3 * len(others)
+    assert len(log.late_deliveries(10 * SECOND)) == 2 + 3 * len(others)
 
 
 def test_the_oracle_waits_for_links_and_takes_detours() -> None:
@@ -122,7 +122,7 @@ def test_invalid_settings_raise_a_sentence() -> None:
     with pytest.raises(ConfigError, match="at least 22 bytes, got 3"):
         CellSettings(system="wend", size_bytes=3)
     with pytest.raises(ConfigError, match="unknown system 'x'"):
-        matrix.chosen_systems("wend,x")
+        matrix.parse_systems("wend,x")
 
 
 def test_a_key_changes_with_every_setting_and_only_then() -> None:
@@ -138,23 +138,23 @@ def test_the_full_matrix_has_three_topologies_with_two_failure_seeds_each() -> N
     worlds = {(c.topology_seed, c.failure_seed) for c in cells}
     assert (len(cells), len(worlds), len({t for t, _ in worlds})) == (2 * 6 * 4, 6, 3)
     assert [c.system for c in cells[:4]] == ["wend", "nats"] * 2
-    assert len(matrix.quick(Matrix(pfs=(0.06,))).cells()) == len(matrix.SYSTEMS)
+    assert len(matrix.shorten(Matrix(pfs=(0.06,))).cells()) == len(matrix.SYSTEMS)
 
 
 class Log:
     def __init__(self) -> None:
         self.said: list[str] = []
 
-    def begins(self, settings: CellSettings) -> None:
+    def on_begin(self, settings: CellSettings) -> None:
         self.said.append(f"begin {settings.system}")
 
-    def says(self, text: str) -> None:
+    def on_progress(self, text: str) -> None:
         self.said.append(text)
 
-    def ends(self, cell: Cell) -> None:
+    def on_end(self, cell: Cell) -> None:
         self.said.append(f"end {cell.settings.system}")
 
-    def fails(self, settings: CellSettings, why: str) -> None:
+    def on_failure(self, settings: CellSettings, why: str) -> None:
         self.said.append(f"fail {settings.system}: {why}")
 
 
@@ -172,12 +172,12 @@ def test_finished_cells_are_not_run_again_and_failed_ones_are(tmp_path: Path, mo
         CellStore(tmp_path),
     )
     first, second, third = Log(), Log(), Log()
-    assert asyncio.run(matrix.run(todo, store, first)) == 1
+    assert asyncio.run(matrix.measure_missing(todo, store, first)) == 1
     assert first.said == ["begin wend", "end wend", "begin nats", "fail nats: it crashed"]
     broken.clear()
-    assert asyncio.run(matrix.run(todo, store, second)) == 0
+    assert asyncio.run(matrix.measure_missing(todo, store, second)) == 0
     assert second.said == ["begin nats", "end nats"]
-    assert asyncio.run(matrix.run(todo, store, third)) == 0
+    assert asyncio.run(matrix.measure_missing(todo, store, third)) == 0
     assert third.said == []
     assert sorted(c.settings.system for c in store.load()) == ["nats", "wend"]
     assert store.load()[0] == a_cell(store.load()[0].settings)
@@ -199,7 +199,7 @@ def test_a_window_with_a_late_canary_is_run_again_three_times_at_most(monkeypatc
     async def fake(settings: CellSettings, name: str, tell: object) -> Cell:
         return a_cell(settings, canary_late=lateness.pop(0))
 
-    monkeypatch.setattr(measurement, "_window", fake)
+    monkeypatch.setattr(measurement, "_measure_window", fake)
     settings = CellSettings(system="wend")
     found = asyncio.run(measurement.measure(settings, windows=4, tell=lambda _: None))
     assert ([round(gap, 2) for gap in found.discards], found.kept_anyway) == ([0.05, 0.04], False)

@@ -11,7 +11,7 @@ from wend.drivers.world import World
 from wend.lab.address_plan import link_costs
 from wend.lab.bench import measurement
 from wend.lab.bench.cell import Cell, CellSettings
-from wend.lab.systems.udp_forwarder import Route, tree_routes
+from wend.lab.systems.udp_forwarder import Route, find_tree_routes
 from wend.model.units import MS, SECOND, Nanos
 from wend.topology.faults import Intervals
 
@@ -42,8 +42,8 @@ def test_a_tree_packet_arrives_if_and_only_if_every_link_was_up_when_it_entered(
     lost = {(late.topic, late.sequence, late.subscriber) for late in cell.canary_late if late.delay_ns is None}
     decided = 0
     for number, topic in enumerate(world.topics):
-        routes = tree_routes(link_costs(world.overlay), topic.publisher, topic.subscribers)
-        planned = list(measurement.canary_topic(topic).moments(world.begin_ns, world.stop_ns))
+        routes = find_tree_routes(link_costs(world.overlay), topic.publisher, topic.subscribers)
+        planned = list(measurement.make_canary_topic(topic).moments(world.begin_ns, world.stop_ns))
         for sequence, time in enumerate(planned):
             for subscriber, route in zip(topic.subscribers, routes, strict=True):
                 arrives = fate(world, faults, route, time)

@@ -5,8 +5,8 @@ import pytest
 from tests.lab.labs import needs_lab
 from wend.console.lab.bottleneck_command import bottleneck
 from wend.lab.bottleneck import experiment as module
-from wend.lab.bottleneck.experiment import BottleneckSetup, run
-from wend.lab.bottleneck.packet_capture import CapturedPacket, link_delays, most_bytes
+from wend.lab.bottleneck.experiment import BottleneckSetup, run_experiment
+from wend.lab.bottleneck.packet_capture import CapturedPacket, match_packets, most_bytes
 from wend.lab.bottleneck.peer_traffic import DEADLINES_NS, EventFlow
 from wend.model.errors import ConfigError
 from wend.model.units import MS
@@ -19,7 +19,7 @@ def packet(at_ms: int, content: bytes, sent: bool, size: int = 100) -> CapturedP
 def test_packets_of_both_ends_are_paired_in_order() -> None:
     sent = [packet(0, b"a", True), packet(1, b"b", True), packet(2, b"a", True), packet(3, b"lost", True)]
     came = [packet(10, b"a", False), packet(15, b"b", False), packet(20, b"a", False), packet(21, b"other", False)]
-    assert link_delays([*sent, packet(4, b"x", False)], came) == [
+    assert match_packets([*sent, packet(4, b"x", False)], came) == [
         (0, 10 * MS, 100),
         (1 * MS, 14 * MS, 100),
         (2 * MS, 18 * MS, 100),
@@ -37,8 +37,8 @@ def test_events_count_by_their_own_deadlines() -> None:
     flow = EventFlow(0)
     flow.sent = [0, 0, 0, 5 * MS, 900 * MS]
     flow.came = {0: DEADLINES_NS[0] + 1, 1: DEADLINES_NS[1], 2: DEADLINES_NS[2], 3: 6 * MS}
-    assert flow.by_deadline(0, 900 * MS) == [(1, 1, 2), (1, 0, 1), (1, 0, 1)]
-    assert flow.delivered(0, 300 * MS) == 3
+    assert flow.count_by_deadline(0, 900 * MS) == [(1, 1, 2), (1, 0, 1), (1, 0, 1)]
+    assert flow.count_delivered(0, 300 * MS) == 3
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_mistakes_are_named(options: dict[str, object], why: str) -> None:
 def test_peers_meet_across_the_bottleneck(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WARM_UP_S", 0.2)
     monkeypatch.setattr(module, "SAMPLE_S", 0.3)
-    found = run("tcp", BottleneckSetup("d-tree", seconds=0.8))
+    found = run_experiment("tcp", BottleneckSetup("d-tree", seconds=0.8))
     assert 550 < found.packet_bytes < 700
     assert 0 < found.goodput <= 1.1
     assert 0 < found.on_time <= 1

@@ -69,14 +69,14 @@ from tests.lab.labs import triangle
 def stop(host, routes):
     print("half", flush=True)
     time.sleep(1000)
-namespaces.connect = stop
+namespaces.configure_devices = stop
 lab.Lab.up(triangle(), name=sys.argv[1])
 """
 
 
 def test_clean_spares_a_starting_lab_and_removes_a_killed_one(monkeypatch: pytest.MonkeyPatch) -> None:
     name = a_name()
-    monkeypatch.setattr(lab_state, "all_labs", lambda: [name])  # leave other labs alone
+    monkeypatch.setattr(lab_state, "list_labs", lambda: [name])  # leave other labs alone
     making = subprocess.Popen([sys.executable, "-c", _HALF, name], stdout=subprocess.PIPE, text=True)
     with making:
         try:
@@ -94,12 +94,12 @@ def test_clean_spares_a_starting_lab_and_removes_a_killed_one(monkeypatch: pytes
 
 def test_a_lab_that_is_up_is_spared(monkeypatch: pytest.MonkeyPatch) -> None:
     with Lab.up(pair(), name=a_name()) as lab:
-        monkeypatch.setattr(lab_state, "all_labs", lambda: [lab.name])
+        monkeypatch.setattr(lab_state, "list_labs", lambda: [lab.name])
         assert clean().spared == (lab.name,)
         assert lab.status().down == ()
 
 
-@pytest.mark.parametrize("failing", ["make", "prepare", "connect"])
+@pytest.mark.parametrize("failing", ["make", "write_kernel_settings", "configure_devices"])
 def test_a_failed_start_removes_everything(failing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise LabError("injected")
@@ -113,7 +113,7 @@ def test_a_failed_start_removes_everything(failing: str, monkeypatch: pytest.Mon
 
 def test_an_emulator_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     name = a_name()
-    monkeypatch.setattr(lab.emulator, "plan", lambda *_, **__: "1 1\nnonsense\n")
+    monkeypatch.setattr(lab.emulator, "write_plan", lambda *_, **__: "1 1\nnonsense\n")
     with pytest.raises(LabError, match=r"link 0 of .* cannot be read"):
         Lab.up(pair(), name=name)
     assert remains(name) == []

@@ -148,7 +148,7 @@ def test_links_follow_the_schedule_and_log_it(lab: Lab) -> None:
 def test_unschedule_cancels_future_outages_and_ends_current_ones(lab: Lab) -> None:
     lab.schedule([(0, 0, 3600 * SECOND), (1, 1800 * SECOND, 3600 * SECOND)], time.monotonic_ns())
     until(lambda: lab.status().down == (0,))
-    lab.unschedule()
+    lab.clear_schedule()
     assert lab.status().down == ()
     assert lab.status().changes_ahead == 0
 
@@ -239,7 +239,7 @@ def test_counters_tell_ports_and_data_from_control(lab: Lab) -> None:
     assert (counter.link, counter.sender, counter.receiver) == (0, 0, 1)
     assert (counter.packets, counter.data, counter.dropped) == (2, 1, 0)
     assert counter.bytes == 27 + 18 + 2 * 28
-    lab.reset()
+    lab.reset_counters()
     assert lab.counters() == []
     EmulatorClient(lab.folder).ask(f"mark {b'ack'.hex()}")
     a.send(b"an ack")

@@ -7,7 +7,7 @@ import pytest
 from tests.lab.labs import triangle
 from wend.lab import LinkChange, outages, read_failures
 from wend.lab.emulator_control import EmulatorClient
-from wend.lab.node_names import find_link, find_node, find_nodes, routers_in
+from wend.lab.node_names import find_link, find_node, find_nodes, read_routers
 from wend.model.errors import ConfigError, LabError
 from wend.topology.graph import Overlay, OverlayLink
 
@@ -65,4 +65,4 @@ def test_a_map_tells_which_nodes_are_routers(tmp_path: Path) -> None:
         'attr.type="string"/><graph edgedefault="undirected"><node id="a"/><node id="r"><data key="k">router</data>'
         '</node><node id="b"/><edge source="a" target="r"/><edge source="r" target="b"/></graph></graphml>'
     )
-    assert routers_in(path) == {1}
+    assert read_routers(path) == {1}

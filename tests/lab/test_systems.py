@@ -11,23 +11,30 @@ import pytest
 from wend.drivers.live.config import load
 from wend.drivers.live.process import read_keys
 from wend.drivers.live.status import StatusSnapshot
-from wend.lab.address_plan import link_costs, nodes
+from wend.lab.address_plan import link_costs, make_nodes
 from wend.lab.bench.cell import CellSettings
 from wend.lab.bench.delivery_log import Stamp, make_payload
 from wend.lab.systems.frr import Frr
 from wend.lab.systems.mosquitto import Mosquitto
 from wend.lab.systems.nats import Nats
-from wend.lab.systems.overlay_trees import best_tree
-from wend.lab.systems.system import CountsData, Processes, RunContext, missing_modules, missing_programs, render
+from wend.lab.systems.overlay_trees import find_best_tree
+from wend.lab.systems.system import (
+    CountsData,
+    Processes,
+    RunContext,
+    find_missing_module,
+    find_missing_program,
+    render_template,
+)
 from wend.lab.systems.system_table import SYSTEMS
-from wend.lab.systems.udp_forwarder import Forwarder, Mode, make_plan, tree_routes, two_routes
+from wend.lab.systems.udp_forwarder import Forwarder, Mode, find_tree_routes, find_two_routes, make_plan
 from wend.lab.systems.wend import Wend
 from wend.lab.systems.zenoh import Zenoh
 from wend.protocol.config import DeliverySettings
 from wend.strategies.adaptive.plugin import AdaptiveSettings
 
 WORLD = CellSettings(system="udp-tree", peers=8, degree=3, topics=3).world()
-HOSTS = nodes("test", WORLD.overlay)
+HOSTS = make_nodes("test", WORLD.overlay)
 
 
 class PlannedLab:
@@ -45,7 +52,7 @@ def a_context(folder: Path) -> RunContext:
 
 
 def rendered(template: str, **values: object) -> str:
-    text = render(template, **values)
+    text = render_template(template, **values)
     assert "$" not in text
     return text
 
@@ -73,7 +80,7 @@ def test_a_peer_of_wend_reads_its_configuration(tmp_path: Path, sealed: bool) ->
     system = Wend("wend", "adaptive", "tight", sealed=sealed)
     for host in HOSTS:
         path = tmp_path / f"{host.number}.toml"
-        path.write_text(rendered("wend-peer.toml", **system.values(a_context(tmp_path), host)))
+        path.write_text(rendered("wend-peer.toml", **system.template_values(a_context(tmp_path), host)))
         file = load(path)
         assert file.insecure is not sealed
         if sealed:
@@ -99,7 +106,7 @@ def test_peers_count_the_data_packets_that_the_lab_cannot_read(monkeypatch: pyte
     assert not isinstance(SYSTEMS["udp-tree"](), CountsData)
 
 
-@pytest.mark.skipif(missing_programs(["nats-server"], "nats-server") is not None, reason="needs nats-server")
+@pytest.mark.skipif(find_missing_program(["nats-server"], "nats-server") is not None, reason="needs nats-server")
 @pytest.mark.parametrize("tuned", [False, True])
 def test_nats_accepts_its_configurations(tmp_path: Path, tuned: bool) -> None:
     from wend.lab.systems.nats import cluster_values
@@ -116,13 +123,13 @@ def test_nats_accepts_its_configurations(tmp_path: Path, tuned: bool) -> None:
 def test_brokers_bridge_to_their_parents_only(tmp_path: Path) -> None:
     system = Mosquitto("mosquitto-tuned", tuned=True)
     interface = HOSTS[2].interfaces[1]
-    text = system.bridge(HOSTS[2], {2: interface.neighbour})
+    text = system.bridge_config(HOSTS[2], {2: interface.neighbour})
     assert f"address {interface.remote}:1883" in text and "topic # both 1" in text and "keepalive_interval 5" in text
-    assert system.bridge(HOSTS[2], {}) == ""
-    assert "keepalive_interval" not in Mosquitto("mosquitto").bridge(HOSTS[2], {2: interface.neighbour})
+    assert system.bridge_config(HOSTS[2], {}) == ""
+    assert "keepalive_interval" not in Mosquitto("mosquitto").bridge_config(HOSTS[2], {2: interface.neighbour})
 
 
-@pytest.mark.skipif(missing_modules(["zenoh"]) is not None, reason="needs eclipse-zenoh")
+@pytest.mark.skipif(find_missing_module(["zenoh"]) is not None, reason="needs eclipse-zenoh")
 @pytest.mark.parametrize(("tuned", "template", "link"), [(False, "zenoh", "tcp"), (True, "zenoh-tuned", "udp")])
 def test_zenoh_accepts_its_configuration(tuned: bool, template: str, link: str) -> None:
     import zenoh
@@ -130,7 +137,7 @@ def test_zenoh_accepts_its_configuration(tuned: bool, template: str, link: str) 
     system = Zenoh("zenoh", tuned=tuned)
     opened = []
     for host in HOSTS:
-        config = zenoh.Config.from_json5(rendered(f"{template}.json5", **system.values(host)))
+        config = zenoh.Config.from_json5(rendered(f"{template}.json5", **system.template_values(host)))
         opened += [host.number] * config.get_json("connect/endpoints").count(f"{link}/")
         assert config.get_json("transport/shared_memory/enabled") == "false"
         weights = config.get_json("routing/router/linkstate/transport_weights")
@@ -142,7 +149,7 @@ def test_zenoh_accepts_its_configuration(tuned: bool, template: str, link: str) 
 
 
 def test_routers_have_costs_by_delay(tmp_path: Path) -> None:
-    text = rendered("frr-ospfd.conf", **Frr(Processes()).values(HOSTS[0]))
+    text = rendered("frr-ospfd.conf", **Frr(Processes()).template_values(HOSTS[0]))
     for interface in HOSTS[0].interfaces:
         assert f"interface {interface.device}\n" in text
         assert f" ip ospf cost {round(interface.delay_ns / 100_000)}\n" in text
@@ -151,19 +158,19 @@ def test_routers_have_costs_by_delay(tmp_path: Path) -> None:
 
 def test_tuned_routers_detect_a_silent_link_sooner() -> None:
     routers = [Frr(Processes(), tuned=tuned) for tuned in (False, True)]
-    shipped, tuned = (rendered("frr-bfdd.conf", **router.values(HOSTS[0])) for router in routers)
+    shipped, tuned = (rendered("frr-bfdd.conf", **router.template_values(HOSTS[0])) for router in routers)
     assert "transmit-interval 50\n  receive-interval 50\n  detect-multiplier 3\n" in shipped
     assert "transmit-interval 30\n  receive-interval 30\n  detect-multiplier 3\n" in tuned
 
 
 def test_a_missing_program_is_named_with_its_package() -> None:
-    assert missing_programs(["no-such-server"], "no-such") == (
+    assert find_missing_program(["no-such-server"], "no-such") == (
         "no-such-server is not installed: apt-get install no-such"
     )
-    assert missing_modules(["no_such_module"]) == (
+    assert find_missing_module(["no_such_module"]) == (
         "the Python module no_such_module is not installed: pip install 'wend[lab]'"
     )
-    assert missing_modules(["wend"]) is None
+    assert find_missing_module(["wend"]) is None
     assert Processes().exited() == []
 
 
@@ -171,7 +178,7 @@ def test_a_missing_program_is_named_with_its_package() -> None:
 
 
 def test_the_best_tree_reaches_everyone_over_links() -> None:
-    parent = best_tree(WORLD)
+    parent = find_best_tree(WORLD)
     assert len(parent) == WORLD.overlay.peers - 1
     assert all(above in WORLD.overlay.neighbours(child) for child, above in parent.items())
 
@@ -180,8 +187,8 @@ def test_two_routes_begin_with_the_shortest_and_differ() -> None:
     graph = link_costs(WORLD.overlay)
     for topic in WORLD.topics:
         for subscriber in topic.subscribers:
-            first, second = two_routes(graph, topic.publisher, subscriber)
-            assert first == tree_routes(graph, topic.publisher, (subscriber,))[0] != second
+            first, second = find_two_routes(graph, topic.publisher, subscriber)
+            assert first == find_tree_routes(graph, topic.publisher, (subscriber,))[0] != second
             assert (second[0], second[-1]) == (topic.publisher, subscriber)
 
 
@@ -212,7 +219,7 @@ def test_every_subscriber_gets_one_copy(mode: Mode, topic: int) -> None:
     got, packets = flow(mode, topic)
     assert sorted(got) == sorted(WORLD.topics[topic].subscribers)
     graph = link_costs(WORLD.overlay)
-    branches = tree_routes(graph, WORLD.topics[topic].publisher, WORLD.topics[topic].subscribers)
+    branches = find_tree_routes(graph, WORLD.topics[topic].publisher, WORLD.topics[topic].subscribers)
     edges = len({(a, b) for branch in branches for a, b in pairwise(branch)})
     if mode == "tree":
         assert packets == edges
@@ -225,12 +232,12 @@ def test_every_subscriber_gets_one_copy(mode: Mode, topic: int) -> None:
 def test_one_broken_link_costs_the_tree_and_not_the_others() -> None:
     topic = max(range(3), key=lambda t: len(WORLD.topics[t].subscribers))
     publisher, subscribers = WORLD.topics[topic].publisher, WORLD.topics[topic].subscribers
-    branch = tree_routes(link_costs(WORLD.overlay), publisher, subscribers[:1])[0]
+    branch = find_tree_routes(link_costs(WORLD.overlay), publisher, subscribers[:1])[0]
     assert subscribers[0] not in flow("tree", topic, lost=branch[:2])[0]  # type: ignore[arg-type]
     assert sorted(flow("flood", topic, lost=branch[:2])[0]) == sorted(subscribers)  # type: ignore[arg-type]
 
 
 def test_a_module_of_a_package_that_is_not_there_is_missing_too() -> None:
-    said = missing_modules(["nowhere.at.all"])
+    said = find_missing_module(["nowhere.at.all"])
     assert said is not None and "nowhere.at.all is not installed" in said
-    assert missing_modules(["json.decoder"]) is None
+    assert find_missing_module(["json.decoder"]) is None

@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 
 from wend.model import errors
-from wend.model.errors import ERROR_CODES, ConfigError, ErrorCode, FilterError, Refused, WendError, refusal
+from wend.model.errors import ERROR_CODES, ConfigError, ErrorCode, FilterError, Refused, WendError, make_refusal
 from wend.protocol.notices import DROPS, NOTICES, REFUSALS
 
 SOURCE = Path(errors.__file__).parents[1]
@@ -132,7 +132,7 @@ def test_an_error_about_a_file_says_so_by_its_code() -> None:
     ("code", "kind"), [("filter-syntax", FilterError), ("publish-refused", Refused), ("of-tomorrow", Refused)]
 )
 def test_a_refusal_becomes_an_error_of_the_class_of_its_code(code: str, kind: type[WendError]) -> None:
-    error = refusal(code, "no")
+    error = make_refusal(code, "no")
     assert (type(error), error.code, str(error)) == (kind, code, "no")
 
 

@@ -150,7 +150,7 @@ class Picture:
             if _smaller(box).overlaps(_smaller(other))
         ]
         for name, box in (*self.labels, *self.shapes):
-            if not _smaller(box).within(self.canvas):
+            if not _smaller(box).is_within(self.canvas):
                 found.append(f"{name!r} leaves the canvas: {tuple(round(n, 1) for n in box)}")
         return found
 

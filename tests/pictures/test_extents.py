@@ -3,7 +3,7 @@
 import pytest
 
 from tests.pictures.extents import Picture, extent
-from wend.pictures.svg import document, text, width_of
+from wend.pictures.svg import document, text, text_width
 
 
 def picture(*elements: str) -> Picture:
@@ -38,5 +38,5 @@ def test_labels_on_others_and_shapes_beyond_the_canvas_are_found(elements: tuple
 @pytest.mark.parametrize("bold", [False, True])
 @pytest.mark.parametrize("words", ["Kansas City", "adaptive (Wend)", "100 %", "WWW", "illicit", "a → b – c"])
 def test_words_are_at_most_as_wide_as_the_pictures_assume(words: str, bold: bool) -> None:
-    assumed = width_of(words, 1.0, bold=bold)
+    assumed = text_width(words, 1.0, bold=bold)
     assert 0.8 * assumed <= extent(words, bold)[0] <= 1.01 * assumed

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts.line_chart import spread_labels
-from wend.pictures.labels import Label, label_elements, place_labels
-from wend.pictures.svg import Extent, width_of
+from wend.pictures.labels import Label, draw_labels, place_labels
+from wend.pictures.svg import Extent, text_width
 
 BOUNDS = Extent(0, 0, 300, 200)
 spots = st.tuples(st.text("abcm", min_size=1, max_size=9), st.integers(0, 300), st.integers(0, 200), st.booleans())
@@ -20,7 +20,7 @@ def test_placed_labels_cover_nothing(drawn: list[tuple[str, int, int, bool]]) ->
     discs = [(one.x, one.y, one.radius) for one in labels]
     placed = place_labels(labels, BOUNDS, discs=discs)
     boxes = [one.box for one in placed]
-    assert all(box.within(BOUNDS) for box in boxes)
+    assert all(box.is_within(BOUNDS) for box in boxes)
     assert not any(one.overlaps(other) for i, one in enumerate(boxes) for other in boxes[:i])
     for box in boxes:
         for x, y, radius in discs:
@@ -36,7 +36,7 @@ def test_a_needed_label_moves_away_and_gets_a_leader_where_another_is_left_out()
     assert place_labels([plain], BOUNDS, discs=crowd) == []
     (moved,) = place_labels([plain._replace(needed=True)], BOUNDS, discs=crowd)
     assert moved.leader
-    assert any("<line" in element for element in label_elements([moved]))
+    assert any("<line" in element for element in draw_labels([moved]))
 
 
 def test_needed_labels_are_placed_first() -> None:
@@ -71,4 +71,4 @@ def test_positions_that_are_apart_stay() -> None:
 
 
 def test_bold_words_are_wider() -> None:
-    assert width_of("words", bold=True) > width_of("words")
+    assert text_width("words", bold=True) > text_width("words")

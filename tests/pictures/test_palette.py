@@ -5,7 +5,7 @@ from math import dist
 
 import pytest
 
-from wend.pictures.palette import COLOURS, FAMILIES, HEATS, LOADS, MARKERS, SERIES, STRATEGIES, Colour, heat
+from wend.pictures.palette import COLOURS, FAMILIES, HEATS, LOADS, MARKERS, SERIES, STRATEGIES, Colour, heat_colour
 
 # Machado, Oliveira and Fernandes (2009), full severity; they apply to linear RGB.
 VISION = {
@@ -70,7 +70,7 @@ def test_everything_that_is_read_stands_out_from_its_paper(paper: int) -> None:
 def test_a_scale_stands_out_more_from_step_to_step(scale: tuple[str, ...], paper: int) -> None:
     found = [contrast(COLOURS[name][paper], COLOURS["paper"][paper]) for name in scale]
     assert found == sorted(found) and found[-1] > 2.5 * found[0]
-    assert heat(0.0) == HEATS[0] and heat(1.0) == HEATS[-1]
+    assert heat_colour(0.0) == HEATS[0] and heat_colour(1.0) == HEATS[-1]
 
 
 def test_every_colour_of_a_series_has_a_marker_of_its_own() -> None:

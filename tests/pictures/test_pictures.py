@@ -13,7 +13,7 @@ import pytest
 from tests.pictures.extents import Picture
 from tests.plans import plan_of
 from wend.model.plan import Plan
-from wend.pictures.charts import RankedRow, ranked_dots
+from wend.pictures.charts import RankedRow, draw_ranked_dots
 from wend.pictures.palette import COLOURS
 from wend.planning import plan_drawing
 from wend.topology import underlay_drawing as topology_drawing
@@ -87,7 +87,9 @@ def test_a_logarithmic_chart_has_equal_steps_for_equal_factors() -> None:
 @pytest.mark.parametrize("values", [((0.99, 0.97), (0.5, None)), ((0.99,), (0.985,)), ((0.0, 0.0), (1.0, 1.0))])
 def test_ranked_dots_stay_apart(values: tuple[tuple[float | None, ...], ...]) -> None:
     rows = [RankedRow(f"a-system-{i}", "green", one, "1.25", strong=i == 0) for i, one in enumerate(values)]
-    drawn = ranked_dots("title", "subtitle", ["Pf 0.06", "Pf 0.1"][: len(values[0])], "packets\nper delivery", rows)
+    drawn = draw_ranked_dots(
+        "title", "subtitle", ["Pf 0.06", "Pf 0.1"][: len(values[0])], "packets\nper delivery", rows
+    )
     picture = Picture(drawn)
     assert picture.problems() == []
     dots = [box for name, box in picture.shapes if name.startswith("circle")]

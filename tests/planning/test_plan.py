@@ -61,14 +61,14 @@ def test_every_plan_passes_its_check_and_survives_its_files(goal: str, tmp_path:
         plan.write(tmp_path / str(seed))
         again = read_plan(tmp_path / str(seed))
         assert check(again, network) == []
-        assert again.head == msgspec.structs.replace(plan.head, content=again.content)
-        assert [again.publishes(p) for p in range(8)] == [plan.publishes(p) for p in range(8)]
+        assert again.head == msgspec.structs.replace(plan.head, content=again.content_hash)
+        assert [again.published_flows(p) for p in range(8)] == [plan.published_flows(p) for p in range(8)]
     assert made > 10
 
 
 def test_forwarding_reaches_every_receiver_once() -> None:
     plan = example()
-    (flow,) = plan.publishes(0)
+    (flow,) = plan.published_flows(0)
     assert flow.receivers == (5, 6)
     assert sum(share for _, share in flow.shares) == pytest.approx(1.0)
     assert len(flow.shares) > 1
@@ -351,19 +351,19 @@ def test_a_plan_that_is_replaced_during_reading_is_the_old_or_the_new_one(
     opened = parquet.ParquetFile
 
     def swapped(path: Path) -> object:
-        if path.stem == before and json.loads((folder / "plan.json").read_text())["content"] != other.content:
+        if path.stem == before and json.loads((folder / "plan.json").read_text())["content"] != other.content_hash:
             other.write(folder)
         return opened(path)
 
     monkeypatch.setattr(parquet, "ParquetFile", swapped)
-    assert read_plan(folder).content == (example() if before == "plan.json" else other).content
+    assert read_plan(folder).content_hash == (example() if before == "plan.json" else other).content_hash
 
 
 def test_the_header_is_json(tmp_path: Path) -> None:
     plan = example()
     plan.write(tmp_path)
     shown = json.loads((tmp_path / "plan.json").read_text())
-    assert shown == msgspec.to_builtins(plan.head) | {"content": plan.content}
+    assert shown == msgspec.to_builtins(plan.head) | {"content": plan.content_hash}
     assert shown["highest_load"] <= 1 < shown["highest_load_single"]
 
 

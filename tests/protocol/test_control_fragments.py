@@ -50,7 +50,7 @@ def receive(
     effects = [] if effects is None else effects
     if not receiver.accept(now, sender, FLOODED, piece, effects):
         return None
-    found = receiver.complete(sender, FLOODED, piece, PeerInterest, effects)
+    found = receiver.pop_complete(sender, FLOODED, piece, PeerInterest, effects)
     assert found is None or isinstance(found, PeerInterest)
     return found
 
@@ -233,5 +233,5 @@ def test_fragments_do_not_hide_an_event() -> None:
     receiver, effects = ControlFragments(), list[Effect]()
     for piece in pieces:
         assert isinstance(piece, ControlFragment) and receiver.accept(0, B, "cluster-trees", piece, effects)
-        assert receiver.complete(B, "cluster-trees", piece, TreeEvent, effects) is None
+        assert receiver.pop_complete(B, "cluster-trees", piece, TreeEvent, effects) is None
     assert len(pieces) > 1 and effects == [Refuse(B, "undecodable-fragments")]

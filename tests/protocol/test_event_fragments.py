@@ -33,7 +33,7 @@ def large(payload: bytes = LARGE, sequence: int = 1) -> Event:
 def fragments_of(made: Event, first: int = 100, dests: tuple[int, ...] = (S,), age_ns: int = 5 * MS) -> list[Fragment]:
     """As B would send them to A."""
     split = FragmentedEvent(Forward(A, made, -age_ns, dests), tx(first))
-    return [split.fragment(0, tx(first + 1 + index), index, B) for index in range(split.count)]
+    return [split.make_fragment(0, tx(first + 1 + index), index, B) for index in range(split.count)]
 
 
 def fragments(effects: list[Effect]) -> list[Fragment]:

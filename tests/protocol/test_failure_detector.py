@@ -73,7 +73,7 @@ def test_silence_beyond_what_was_promised_is_an_outage_unless_packets_get_lost(
     reliability: float, silence_ms: int
 ) -> None:
     made = link(reliability)
-    made.on_promise(60 * MS)
+    made.on_announced_silence(60 * MS)
     assert made.is_working(silence_ms * MS)
     assert not made.is_working(silence_ms * MS + 1)
 
@@ -177,7 +177,7 @@ def test_a_hello_of_an_earlier_incarnation_says_nothing_of_this_one() -> None:
 @pytest.mark.parametrize("absurd", [-1, 0, 1 << 62])
 def test_an_absurd_promise_is_bounded(absurd: int) -> None:
     made = link(1.0)
-    made.on_promise(absurd)
+    made.on_announced_silence(absurd)
     assert not made.is_working(20 * SECOND)
     assert made.is_working(0)
 
@@ -192,7 +192,7 @@ def test_a_neighbour_with_another_detection_time_is_not_taken_for_dead() -> None
         there.heard_ns = now
         again = send_due(schedule, now, effects)
         for effect in effects:
-            here.on_promise(effect.message.within_ns)
+            here.on_announced_silence(effect.message.within_ns)
             here.heard_ns = now
         assert here.is_working(again)
         now = again
@@ -201,11 +201,11 @@ def test_a_neighbour_with_another_detection_time_is_not_taken_for_dead() -> None
 def test_what_an_outage_swallowed_is_not_held_against_the_link() -> None:
     made = Link(1, 10 * MS, 1.0, PeerConfig(peer=0, strategy="adaptive", estimator="measured"))
     for _ in range(26):
-        made.measure(20 * MS, False)
+        made.record_ack(20 * MS, False)
     made.on_give_up()
     made.declare_down()
     made.on_give_up()  # repeated to a link that is down
-    made.adopt()
+    made.end_period()
     assert (made.reliability, made.detection.multiplier) == (1.0, 1)
 
 
@@ -213,16 +213,16 @@ def test_packets_lost_without_an_outage_are() -> None:
     made = Link(1, 10 * MS, 1.0, PeerConfig(peer=0, strategy="adaptive", estimator="measured"))
     for _ in range(26):
         made.on_timeout()
-        made.measure(20 * MS, False)
-    made.adopt()
+        made.record_ack(20 * MS, False)
+    made.end_period()
     assert made.detection.multiplier == 3
 
 
 def test_a_busy_host_does_not_make_the_link_longer() -> None:
     made = Link(1, 10 * MS, 1.0, PeerConfig(peer=0, strategy="adaptive", estimator="measured"))
     for jitter in range(30):
-        made.measure((20 + jitter % 10) * MS, False)
-    assert not made.adopt()
+        made.record_ack((20 + jitter % 10) * MS, False)
+    assert not made.end_period()
     assert made.delay_ns == 10 * MS
     assert made.timeout_ns > 30 * MS
 
@@ -290,14 +290,14 @@ def test_loss_explains_missing_acks_only_where_links_lose_packets_and_seldom_fai
         return FailureDetector(CONFIG, links, timers, retransmission, lambda *_: None), made
 
     sound, made = detector(1.0)
-    assert not sound.explains_loss(30 * MS, made, 1)
+    assert not sound.is_explained_by_loss(30 * MS, made, 1)
     lossy, made = detector(0.95)
-    assert lossy.explains_loss(30 * MS, made, 1)
-    assert lossy.explains_loss(30 * MS, made, 2)
-    assert not lossy.explains_loss(SECOND, made, 1), "the link does not seem up"
+    assert lossy.is_explained_by_loss(30 * MS, made, 1)
+    assert lossy.is_explained_by_loss(30 * MS, made, 2)
+    assert not lossy.is_explained_by_loss(SECOND, made, 1), "the link does not seem up"
     for second in range(1, 60):
         lossy.outages.on_down(second * SECOND, 1)
         lossy.outages.on_up(second * SECOND + 50 * MS, 1)
     made.heard_ns = 60 * SECOND
-    assert lossy.explains_loss(60 * SECOND + 100 * MS, made, 1) is True
-    assert lossy.explains_loss(60 * SECOND + 100 * MS, made, 2) is False, "by now an outage is likelier"
+    assert lossy.is_explained_by_loss(60 * SECOND + 100 * MS, made, 1) is True
+    assert lossy.is_explained_by_loss(60 * SECOND + 100 * MS, made, 2) is False, "by now an outage is likelier"

@@ -273,6 +273,9 @@ BOUNDED = {
     "_store.queue._records",
     "_store.queue._records[].dests",
     "_store.queue._waiting[][].dests",
+    "_store.queue._waiting_for",
+    "_store.queue._lanes",
+    "_store.queue.pauses._pauses",
     # the events that it forwarded last
     "_host.by_name[].plugin._forwarded._young",
 }

@@ -30,7 +30,7 @@ PARTS = {
 """A link and its parts, by file."""
 HOME = {f"protocol/link/{name}.py" for name in PARTS}
 FIELDS = {field for part in PARTS.values() for field in getattr(part, "__slots__", ())}
-OTHERS = {("strategies/clusters/membership/detector.py", "heard_ns")}
+OTHERS = {("strategies/clusters/membership/detector.py", "heard_ns"), ("strategies/tdo/handshake.py", "path")}
 """Fields of other objects that have the name of one of a link's."""
 
 STEPS: dict[str, tuple[Callable[[Link], object], ...]] = {
@@ -40,21 +40,21 @@ STEPS: dict[str, tuple[Callable[[Link], object], ...]] = {
     "on_hello": (lambda link: link.on_hello(Hello(1, True)), lambda link: link.on_hello(Hello(1, False, 7 * MS))),
     "on_not_hearing": (Link.on_not_hearing,),
     "end": (Link.end,),
-    "note_heard": (lambda link: link.note_heard(7),),
-    "note_sent": (lambda link: link.note_sent(7),),
-    "note_transmission": (lambda link: link.note_transmission(7),),
+    "record_heard": (lambda link: link.record_heard(7),),
+    "record_sent": (lambda link: link.record_sent(7),),
+    "record_transmission": (lambda link: link.record_transmission(7),),
     "on_pause": (lambda link: link.on_pause(9, 5),),
     "on_ack": (Link.on_ack,),
     "on_timeout": (Link.on_timeout,),
     "on_give_up": (Link.on_give_up,),
     "on_control_given_up": (Link.on_control_given_up,),
     "declare_down": (Link.declare_down,),
-    "announce": (lambda link: link.announce(5, MS, True), lambda link: link.announce(5, MS, False)),
-    "measure": (lambda link: link.measure(30 * MS, False),),
-    "adopt": (Link.adopt,),
-    "forgive_losses": (Link.forgive_losses,),
+    "record_hello": (lambda link: link.record_hello(5, MS, True), lambda link: link.record_hello(5, MS, False)),
+    "record_ack": (lambda link: link.record_ack(30 * MS, False),),
+    "end_period": (Link.end_period,),
+    "discount_losses": (Link.discount_losses,),
     "set_path": (lambda link: link.set_path((1, 2)),),
-    "on_promise": (lambda link: link.on_promise(9 * MS),),
+    "on_announced_silence": (lambda link: link.on_announced_silence(9 * MS),),
 }
 """Every method that changes a link."""
 
@@ -145,9 +145,9 @@ def test_the_same_hello_is_news_again_after_an_ack_contradicted_it() -> None:
 def test_a_plan_of_hellos_is_void_after_every_change_that_it_depends_on() -> None:
     for change in (
         Link.declare_down,
-        Link.adopt,
+        Link.end_period,
         lambda link: link.hellos.discard(),
-        lambda link: link.announce(5, MS, True),
+        lambda link: link.record_hello(5, MS, True),
     ):
         link = Link(1, 10 * MS, 1.0, PeerConfig(peer=0, estimator="measured"))
         link.hellos.set(mode := object(), 3, 1, 2, 1, 2)

@@ -45,8 +45,8 @@ def test_nominal_links_stay_what_they_are_said_to_be(ack: str, timeout: int) -> 
     nominal = link("nominal", ack)
     assert nominal.timeout_ns == timeout
     for _ in range(50):
-        nominal.measure(77 * MS, False)
-    assert not nominal.adopt()
+        nominal.record_ack(77 * MS, False)
+    assert not nominal.end_period()
     assert (nominal.delay_ns, nominal.reliability, nominal.timeout_ns) == (10 * MS, 1.0, timeout)
 
 
@@ -54,8 +54,8 @@ def test_nominal_links_stay_what_they_are_said_to_be(ack: str, timeout: int) -> 
 def test_measured_links_find_the_delay(round_trip: int) -> None:
     measured = link()
     for _ in range(200):
-        measured.measure(round_trip, False)
-    measured.adopt()
+        measured.record_ack(round_trip, False)
+    measured.end_period()
     assert measured.delay_ns == pytest.approx(round_trip / 2, rel=0.12, abs=2.1 * MS)
     assert measured.timeout_ns >= round_trip - 8
 
@@ -66,43 +66,43 @@ def test_measured_links_find_the_reliability_and_forget_it_slowly(answered: int,
     for _ in range(missed):
         measured.on_timeout()
     for _ in range(answered):
-        measured.measure(20 * MS, False)
-    measured.adopt()
+        measured.record_ack(20 * MS, False)
+    measured.end_period()
     expected = (answered + 20) / (answered + missed + 20)
     assert measured.reliability == pytest.approx(expected, abs=0.021)
     for _ in range(60):
         before = measured.reliability
-        measured.adopt()
+        measured.end_period()
         assert measured.reliability >= before
     assert measured.reliability == pytest.approx(1.0, abs=0.021)
 
 
 def test_a_first_guess_that_is_too_long_gives_way_to_the_first_answer_and_is_told_later() -> None:
     measured = link()
-    measured.measure(17 * MS, False)  # near enough
+    measured.record_ack(17 * MS, False)  # near enough
     assert measured.delay_ns == 10 * MS
-    measured.measure(2 * MS, False)
+    measured.record_ack(2 * MS, False)
     assert measured.delay_ns == 1 * MS
-    measured.measure(30 * MS, False)  # a busy host's
+    measured.record_ack(30 * MS, False)  # a busy host's
     assert measured.delay_ns == 1 * MS
-    assert measured.adopt()  # the others have yet to hear of it
-    assert not measured.adopt()
+    assert measured.end_period()  # the others have yet to hear of it
+    assert not measured.end_period()
 
 
 def test_what_was_measured_is_renewed_once_in_a_period_only() -> None:
     measured = link()
-    measured.measure(20 * MS, False)
-    assert not measured.adopt()
-    measured.measure(2 * MS, False)
+    measured.record_ack(20 * MS, False)
+    assert not measured.end_period()
+    measured.record_ack(2 * MS, False)
     assert measured.delay_ns == 10 * MS
-    assert measured.adopt()
+    assert measured.end_period()
     assert measured.delay_ns == 1 * MS
 
 
 def test_late_answers_do_not_make_a_link_wait_without_bound() -> None:
     found = link("measured")
     for _ in range(20):
-        found.measure(90 * SECOND, retransmitted=False)
+        found.record_ack(90 * SECOND, retransmitted=False)
     assert found.timeout_ns == MAX_TIMEOUT_NS
 
 
@@ -110,7 +110,7 @@ def test_the_round_trip_of_a_retransmission_is_ambiguous() -> None:
     measured = link()
     assert measured.estimator is not None
     before = measured.estimator.srtt_ns
-    measured.measure(900 * MS, True)
+    measured.record_ack(900 * MS, True)
     assert measured.estimator.srtt_ns == before
 
 

@@ -224,43 +224,6 @@ def test_a_stored_packet_goes_on_where_the_tree_no_longer_passes() -> None:
     assert [m.dests for _, m in data(talk.wake(1 * SECOND))] == [(S,)]
 
 
-def test_a_dead_end_does_not_starve_the_rest() -> None:
-    queue = RetryQueue(100, 10**9)
-    ids = [EventId(B, 1, n) for n in range(10)]
-    for n, id_ in enumerate(ids):
-        queue.accept(PendingRecord(event(n), n, (S,)))
-        queue.wait(GiveUp(event(n), n, (S,), "stuck"), 0)
-        assert event(n).id == id_
-    tried: list[EventId] = []
-    for _ in range(5):
-        taken = queue.take(0, 2)
-        tried += [t.event.id for t in taken]
-        for t in taken:
-            queue.wait(t, 0)
-    assert tried == ids
-
-
-def test_what_fails_again_and_again_is_tried_less_and_less_often_until_something_changes() -> None:
-    queue = RetryQueue(100, 10**9)
-    queue.accept(PendingRecord(event(), 0, (S,)))
-    now, pauses = 0, []
-    for _ in range(5):
-        queue.postpone(now, event().id, 1, 4)
-        queue.wait(GiveUp(event(), 0, (S,), "stuck"), None)
-        soonest = queue.soonest()
-        assert soonest is not None and queue.take(soonest - 1, 9) == []
-        pauses.append(soonest - now)
-        now = soonest
-        assert [again.event.id for again in queue.take(now, 9)] == [event().id]
-    assert pauses == [1, 2, 4, 4, 4]
-    queue.postpone(now, event().id, 1, 4)
-    queue.wait(GiveUp(event(), 0, (S,), "stuck"), None)
-    queue.wake()
-    assert [again.event.id for again in queue.take(now, 9)] == [event().id]
-    assert queue.hand_over(event().id, (S,), ()) == ReleasedRecord(event().id)
-    assert queue.soonest() is None
-
-
 def test_a_partly_handed_on_packet_stays_for_the_rest() -> None:
     queue = RetryQueue(100, 10**9)
     queue.accept(PendingRecord(event(), 0, (S, T)))

@@ -53,13 +53,13 @@ def test_a_number_of_a_far_incarnation_is_a_number_like_any_other() -> None:
 def test_an_answer_to_a_retransmission_makes_the_next_packet_wait_longer() -> None:
     link = Link(B, 20 * MS, 1.0, PeerConfig(peer=A, estimator="measured"))
     before = link.timeout_ns
-    link.measure(300 * MS, retransmitted=True)
+    link.record_ack(300 * MS, retransmitted=True)
     assert link.timeout_ns == min(300 * MS, 2 * before)
     for _ in range(20):
-        link.measure(60 * SECOND, retransmitted=True)
+        link.record_ack(60 * SECOND, retransmitted=True)
     assert link.timeout_ns == MAX_TIMEOUT_NS
     for _ in range(100):
-        link.measure(40 * MS, retransmitted=False)
+        link.record_ack(40 * MS, retransmitted=False)
     assert link.timeout_ns < 60 * MS
 
 
@@ -98,7 +98,7 @@ def test_over_a_short_link_a_timer_allows_for_a_neighbour_that_does_not_run() ->
         link = Link(C, MS, 1.0, PeerConfig(peer=A, estimator="measured", margin_ns=margin_ms * MS))
         assert link.timeout_ns >= least_ms * MS
         for _ in range(100):
-            link.measure(MS, retransmitted=False)
+            link.record_ack(MS, retransmitted=False)
         assert max(1, least_ms) * MS <= link.timeout_ns <= max(2, least_ms) * MS
 
 

@@ -124,21 +124,21 @@ class Attacker:
             case "noise":
                 return some(evil.randrange(0, 700))
             case "guess":
-                head = packets.head(packets.TRANSPORT + evil.randrange(packets.MAX_KINDS))
+                head = packets.packet_head(packets.TRANSPORT + evil.randrange(packets.MAX_KINDS))
                 return head + some(4) + evil.randrange(100).to_bytes(8, "little") + some(evil.randrange(16, 100))
             case "initiate":
                 made = _stolen(victim.peer, other.peer, evil.randrange(STOLEN))
                 return _with_macs(victim.peer, evil.randrange(1 << 32), made, some(16))
             case "ask":
-                return packets.question(some(8))
+                return packets.encode_question(some(8))
             case "answers":
                 kind = evil.choice([packets.ANSWER, packets.COOKIE, packets.CERTIFICATE, packets.INITIATION])
-                return packets.head(kind) + some(evil.choice([8, 52, 60, 400, 500, 666]))
+                return packets.packet_head(kind) + some(evil.choice([8, 52, 60, 400, 500, 666]))
             case "impostor":
                 assert self._impostor is not None
                 now = self._world.now
                 self._impostor.tick(now, START_S + now // SECOND)
-                self._impostor.locate(now, victim.peer, victim.address)
+                self._impostor.set_address(now, victim.peer, victim.address)
                 self._speak_as_impostor(self._impostor, self._impostor.seal(now, victim.peer, 0, b"evil"), victim)
         return None
 
@@ -177,7 +177,7 @@ def _stolen(victim: int, other: int, which: int = 0) -> bytes:
 
 
 def _with_macs(victim: int, index: int, handshake: bytes, mac2: bytes) -> bytes:
-    packet = packets.initiation(index, handshake)
+    packet = packets.encode_initiation(index, handshake)
     return packet + mac(_mac1_key(victim), packet) + mac2
 
 

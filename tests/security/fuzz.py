@@ -59,7 +59,7 @@ def _session() -> Target:
     """Packets to a peer that has sessions and handshakes under way."""
     world = _conversation()
     host, other = world.hosts[2], world.hosts[1].address
-    host.layer.locate(world.now, 9, ("10.0.0.9", 7000))
+    host.layer.set_address(world.now, 9, ("10.0.0.9", 7000))
     host.layer.seal(world.now, 9, 0, b"a handshake under way")
     host.layer.take_effects()
     size = host.layer.size
@@ -156,7 +156,7 @@ def _introduction() -> Target:
         now += 100 * MS
         size = packets.INITIATION_BYTES - 8 - packets.MAC_BYTES * 2 - 96
         said = data[:size].ljust(size, b"\0")
-        packet = packets.initiation(7, InitiatorHandshake(static, key, ephemeral, PROLOGUE).write(said))
+        packet = packets.encode_initiation(7, InitiatorHandshake(static, key, ephemeral, PROLOGUE).write(said))
         host.layer.tick(now, START_S)
         if host.layer.open(now, packet + mac(mac1_key(key), packet) + bytes(16), ("6.6.6.6", 6)) is not None:
             raise Accepted(data.hex())

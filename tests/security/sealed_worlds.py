@@ -125,20 +125,20 @@ class SealedEngine(Engine):
             host.layer.tick(now, START_S + now // SECOND)
             for other in range(self.world.overlay.peers):
                 if other != peer:
-                    host.layer.locate(now, other, address_of(other))
+                    host.layer.set_address(now, other, address_of(other))
         effects = super().apply_fault(now, peer, what)
         made = self.peers[peer]
         if made is not None:
             self.hosts[peer].types = wire.MessageTypes(made.message_types, made.header_type)  # type: ignore[union-attr]
         return effects
 
-    def leave(self, now: Nanos, peer: PeerId, leaving: Any) -> list[Effect]:
+    def run_action(self, now: Nanos, peer: PeerId, action: Any) -> list[Effect]:
         """A datagram arrives, or it is time to tell the time."""
         self.now = now
-        if leaving is None:
+        if action is None:
             self._tick(now)
         else:
-            source, datagram = leaving
+            source, datagram = action
             host = self.hosts.get(peer)
             if host is not None and self.peers[peer] is not None:
                 opened = host.layer.open(now, datagram, source)
@@ -179,7 +179,7 @@ class SealedEngine(Engine):
 
     def transmit(self, host: Host, to: Address, datagram: bytes) -> None:
         self.datagrams += 1
-        if (packets.type_of(datagram) or 0) >= packets.TRANSPORT:
+        if (packets.packet_type(datagram) or 0) >= packets.TRANSPORT:
             nonce = (host.peer, host.incarnation, datagram[4:16])
             if nonce in self._nonces:
                 raise Violation("a nonce was used twice")

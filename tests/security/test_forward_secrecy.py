@@ -56,7 +56,7 @@ class Eavesdropper:
                 return [*found.values()]
 
     def _follow(self, datagram: bytes) -> None:
-        kind = packets.type_of(datagram)
+        kind = packets.packet_type(datagram)
         if kind == packets.INITIATION:
             packet = packets.decode_initiation(datagram)
             for responder, initiator in ((STATIC[1], STATIC[2]), (STATIC[2], STATIC[1])):
@@ -97,7 +97,7 @@ class Eavesdropper:
         yield from (bytes(KEY_BYTES), e_first, e_second, derive(e_first, e_second)[0])
 
     def _opened(self, datagram: bytes) -> tuple[int, bytes] | None:
-        kind = packets.type_of(datagram)
+        kind = packets.packet_type(datagram)
         if kind is None or kind < packets.TRANSPORT:
             return None
         header, sealed = datagram[: packets.HEADER_BYTES], datagram[packets.HEADER_BYTES :]

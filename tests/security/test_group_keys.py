@@ -435,7 +435,7 @@ def test_forged_packets_of_unknown_epochs_make_no_new_keys() -> None:
     net = net_of(1, 2, 3)
     before = net.notices[1]["group-key"]
     for number in range(10):
-        head = packets.GROUP_HEADER.pack(packets.head(packets.MULTICAST), GROUP, 2**40 + number, 3, bytes(8), 0)
+        head = packets.GROUP_HEADER.pack(packets.packet_head(packets.MULTICAST), GROUP, 2**40 + number, 3, bytes(8), 0)
         net.now += SECOND
         net.hear(2, head + bytes(32))
         assert net.transit  # it asks

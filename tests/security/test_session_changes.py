@@ -52,7 +52,7 @@ def test_a_replayed_initiation_is_refused_and_after_a_restart_harmless() -> None
     host = world.hosts[A]
     world.attacks = True
     say(world, A, b"first", B)
-    initiation = next(one for _, _, one in world.attacker.recorded if packets.type_of(one) == packets.INITIATION)
+    initiation = next(one for _, _, one in world.attacker.recorded if packets.packet_type(one) == packets.INITIATION)
     before = world.hosts[B].layer.notices["handshake-answered"]
     world.hosts[B].receive(initiation, host.address)
     assert refused(world, B) == {"replayed-handshake": 1}
@@ -83,7 +83,7 @@ def second_process(world: World, incarnation: int) -> SessionLayer:
     random = random_bytes("second process", incarnation)
     layer = SessionLayer(credentials_of(A), MacVerifier(), incarnation=incarnation, version=3, random=random)
     layer.tick(world.now, START_S)
-    layer.locate(world.now, B, world.hosts[B].address)
+    layer.set_address(world.now, B, world.hosts[B].address)
     assert layer.seal(world.now, B, 0, b"i am A, too") is None
     b = world.hosts[B].layer
     for _ in range(3):  # a certificate, a handshake, and the first message
@@ -255,10 +255,10 @@ def test_a_certificate_that_somebody_shows_does_not_change_whom_a_session_is_wit
         a.seal(world.now, B, 0, b"is anybody there?")
         a.tick(world.now, START_S)
         sent = [effect.datagram for effect in a.take_effects() if isinstance(effect, TransmitPacket)]
-        numbers = [packet[4:12] for packet in sent if packets.type_of(packet) == packets.QUESTION]
-    a.open(world.now, packets.certificate(numbers[0], other.certificate), where)
+        numbers = [packet[4:12] for packet in sent if packets.packet_type(packet) == packets.QUESTION]
+    a.open(world.now, packets.encode_certificate(numbers[0], other.certificate), where)
     (begun,) = (effect for effect in a.take_effects() if isinstance(effect, TransmitPacket))
-    assert packets.type_of(begun.datagram) == packets.INITIATION  # to the key of the certificate
+    assert packets.packet_type(begun.datagram) == packets.INITIATION  # to the key of the certificate
     identity = a.identity(B)
     assert has_session(a, world.now, B) and identity is not None and identity.serial == 1000 + B
 

@@ -16,7 +16,7 @@ def initiation_to(victim: int, number: int) -> bytes:
     said = packets.Introduction(3, 1, number, certificate_of(credentials_of(A).identity, b"another root"))
     draw, key = random_bytes("flood", number), KeyPair(credentials_of(victim).session_secret).public
     made = InitiatorHandshake(KeyPair(draw(32)), key, draw(32), PROLOGUE).write(said.encode(padded=True))
-    packet = packets.initiation(number + 1, made)
+    packet = packets.encode_initiation(number + 1, made)
     return packet + mac(mac1_key(key), packet) + bytes(16)
 
 

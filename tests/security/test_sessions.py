@@ -27,7 +27,7 @@ def test_a_sealed_packet_costs_no_more_than_eight_bytes_beside_an_open_one() -> 
 def test_no_reply_is_larger_than_its_cause() -> None:
     assert packets.ANSWER_BYTES + packets.MAX_CERTIFICATE_BYTES <= packets.INITIATION_BYTES <= 1200
     assert packets.COOKIE_PACKET_BYTES < packets.INITIATION_BYTES
-    assert len(packets.certificate(bytes(8), bytes(packets.MAX_CERTIFICATE_BYTES))) == packets.QUESTION_BYTES
+    assert len(packets.encode_certificate(bytes(8), bytes(packets.MAX_CERTIFICATE_BYTES))) == packets.QUESTION_BYTES
 
 
 def test_an_introduction_is_read_as_it_was_written() -> None:
@@ -90,7 +90,7 @@ def test_simultaneous_handshakes_both_complete(seed: int) -> None:
 def test_what_waits_for_a_handshake_is_bounded_and_counted() -> None:
     layer = SessionLayer(credentials_of(A), MacVerifier(), incarnation=1, version=3, random=random_bytes("a"))
     layer.tick(SECOND, START_S)
-    layer.locate(SECOND, B, ("10.0.0.2", 7000))
+    layer.set_address(SECOND, B, ("10.0.0.2", 7000))
     for number in range(MAX_WAITING + 10):
         assert layer.seal(SECOND, B, 0, b"%d" % number) is None
     assert layer.notices["no-session"] == 10
@@ -132,7 +132,7 @@ def test_a_certificate_of_a_client_or_of_another_key_is_refused() -> None:
     thief = type(own)(stolen.certificate, own.session_secret, own.signing_secret, stolen.identity)
     world.hosts[A].layer = SessionLayer(thief, MacVerifier(), incarnation=9, version=3, random=random_bytes("t"))
     world.hosts[A].layer.tick(world.now, START_S)
-    world.hosts[A].layer.locate(world.now, B, world.hosts[B].address)
+    world.hosts[A].layer.set_address(world.now, B, world.hosts[B].address)
     assert not say(world, A, b"hello", B)
     assert refused(world, B)["other-certificate"] > 0
 

@@ -46,7 +46,7 @@ class Host:
         self.layer.tick(self.world.now, self.wall_s)
         for other in self.world.hosts.values():
             if other is not self:
-                self.layer.locate(self.world.now, other.peer, other.address)
+                self.layer.set_address(self.world.now, other.peer, other.address)
 
     @property
     def wall_s(self) -> int:
@@ -104,7 +104,7 @@ class World:
         for host in self.hosts.values():
             for other in self.hosts.values():
                 if other is not host:
-                    host.layer.locate(self.now, other.peer, other.address)
+                    host.layer.set_address(self.now, other.peer, other.address)
         self.attacker = Attacker(self, on_path, off_path)
         self.at(self.now, self._tick)
 
@@ -136,7 +136,7 @@ class World:
 
     def transmit(self, host: Host, to: Address, datagram: bytes) -> None:
         self.bytes_on_the_wire += len(datagram)
-        if (packets.type_of(datagram) or 0) >= packets.TRANSPORT:
+        if (packets.packet_type(datagram) or 0) >= packets.TRANSPORT:
             nonce = (host.peer, host.incarnation, datagram[4:16])
             if nonce in self.counters:
                 raise Violation("a nonce was used twice")
@@ -208,7 +208,7 @@ def nothing_but_loss_and_delay(seed: int, **options: Any) -> World:
     for host in world.hosts.values():  # as an operator or a lookup would, where peers have moved
         for other in world.hosts.values():
             if other is not host and seed % 2 == 0:
-                host.layer.locate(world.now, other.peer, other.address)
+                host.layer.set_address(world.now, other.peer, other.address)
     converse(world, 440 * SECOND)
     before = len(world.sent)
     converse(world, 600 * SECOND)

@@ -44,6 +44,7 @@ def test_a_smoke_study_from_end_to_end(tmp_path: Path) -> None:
     [
         (("study", "nothing"), "there is no study 'nothing'"),
         (("study", "dcrd", "--smoke", "--full"), "exclude each other"),
+        (("study", "dcrd", "--smoke", "--claims"), "--smoke and --claims exclude each other"),
         (("study", "dcrd", "--smoke", "--master", "nowhere"), "master 'nowhere' is none of"),
         (("study", "dcrd", "--smoke", "--only", "99"), "the study dcrd has no figure '99'; it has 2, "),
         (("study", "dcrd", "--smoke", "--strategies", "dcrd,magic"), "the study dcrd has no strategy 'magic'"),

@@ -69,6 +69,14 @@ def test_a_quick_look_is_small() -> None:
     assert max(scenario.peers for scenario in smoke) <= 40
 
 
+def test_claims_alone_need_fewer_runs() -> None:
+    claims = load_claims("dcrd")
+    alone = study_runs(DCRD.without_figures(), DEFAULT, claims, EVERY)
+    every = {scenario_key(scenario) for scenario in study_runs(DCRD, DEFAULT, claims, EVERY)}
+    assert {scenario_key(scenario) for scenario in alone} < every
+    assert DCRD.without_figures().shares() == DCRD.shares()
+
+
 def test_a_part_of_the_study() -> None:
     part = DCRD.only(["7"], frozenset({"dcrd"}))
     assert [figure.name for figure in part.figures] == ["7"]

@@ -31,7 +31,7 @@ def setting_option(each: Setting, default: str, about: str = "", panel: str | No
 
 def world_option(name: str) -> Any:
     """Make the option for a setting of the world, for commands that take a few of them. Without the flag it is None."""
-    return setting_option(WORLD[name], WORLD[name].shown(WORLD[name].default))
+    return setting_option(WORLD[name], WORLD[name].value_text(WORLD[name].default))
 
 
 TOPOLOGIES = WORLD["topology"].about

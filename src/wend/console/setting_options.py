@@ -40,7 +40,7 @@ class SettingOptions(msgspec.Struct, frozen=True):
         world = [(WORLD[name], WORLD[name].default) for name in self.world]
         peers = [(each, simulated_default(each)) for name, each in known.items() if name not in self.fixed]
         for each, default in sorted((*world, *peers), key=lambda pair: pair[0].tier):
-            yield each, each.shown(default), _help_text(each, names.get(each.name))
+            yield each, each.value_text(default), _help_text(each, names.get(each.name))
 
     def load_plugins(self, args: list[str]) -> None:
         """Import the plug-ins from outside the tree that a call names: their settings are options, too."""

@@ -41,6 +41,7 @@ def study(
         list[str] | None, typer.Option(help="Run only these strategies, separated by commas; may be repeated.")
     ] = None,
     only: Annotated[list[str] | None, typer.Option(help="Run only these figures, such as 2,3.")] = None,
+    claims: Annotated[bool, typer.Option("--claims", help="Run only what the claims need; draw no figures.")] = False,
     time_limit: TimeLimit = "6h",
     ship: Ship = False,
     as_json: Json = False,
@@ -52,10 +53,8 @@ def study(
     from wend.studies.study_run import choose, run_study
 
     most_s = parse_time_limit(time_limit)
-    if smoke and full:
-        raise ConfigError("--smoke and --full exclude each other")
     chosen = find_study(name)
-    size = chosen.size("smoke" if smoke else "full" if full else "default")
+    size = chosen.size(_size_name(smoke, full, claims))
     folder = out if out is not None else Path("out") / "studies" / f"{name}-{size.name}"
     # Find mistakes before Spark starts.
     choose(chosen, size, split_names(",".join(strategies or [])), split_names(",".join(only or [])))
@@ -74,12 +73,21 @@ def study(
             folder,
             strategies=split_names(",".join(strategies or [])),
             only=split_names(",".join(only or [])),
+            claims_alone=claims,
             limit_s=most_s,
             quiet=as_json,
         )
     _print_report(finished, folder, as_json)
     if finished.failures:
         raise typer.Exit(FAILED_RUNS)
+
+
+def _size_name(smoke: bool, full: bool, claims: bool) -> str:
+    if smoke and full:
+        raise ConfigError("--smoke and --full exclude each other")
+    if smoke and claims:
+        raise ConfigError("--smoke and --claims exclude each other: a smoke run judges what its figures show")
+    return "smoke" if smoke else "full" if full else "default"
 
 
 def _print_report(finished: "StudyResults", folder: Path, as_json: bool) -> None:

@@ -170,7 +170,7 @@ class Configuration:
         """From names and typed values."""
         own = {each.name: each for each in declared_settings(cls)}  # type: ignore[arg-type]
         for each in own.values():
-            if each.required and each.name not in values:
+            if each.is_required and each.name not in values:
                 raise ConfigError(f"it lacks {each.name!r}")
         chosen = {name: values.get(name) for name in CHOSEN}
         load_chosen(chosen)

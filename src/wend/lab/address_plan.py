@@ -58,18 +58,18 @@ class StaticRoute(msgspec.Struct, frozen=True):
     device: str
 
 
-def check_name(lab: str) -> None:
+def check_lab_name(lab: str) -> None:
     if not _NAME.fullmatch(lab) or lab == _RESERVED:
         raise ConfigError(
             f"{lab!r} is no name for a lab: use up to 24 lower-case letters, digits and dashes (not {_RESERVED!r})"
         )
 
 
-def namespace(lab: str, node: PeerId) -> str:
+def namespace_name(lab: str, node: PeerId) -> str:
     return f"{PREFIX}-{lab}-{node}"
 
 
-def lab_of(namespace: str) -> str | None:
+def find_lab_name(namespace: str) -> str | None:
     """The name of the lab that owns a namespace; None if no lab does."""
     match = re.fullmatch(rf"{PREFIX}-({_NAME.pattern})-[0-9]+", namespace)
     return match[1] if match else None
@@ -83,9 +83,9 @@ def node_address(node: PeerId) -> str:
     return str(IPv4Address(_NODES_FROM + node))
 
 
-def nodes(lab: str, overlay: Overlay, routers: Iterable[PeerId] = ()) -> tuple[LabNode, ...]:
+def make_nodes(lab: str, overlay: Overlay, routers: Iterable[PeerId] = ()) -> tuple[LabNode, ...]:
     """Every node of the overlay with its interfaces, by number."""
-    check_name(lab)
+    check_lab_name(lab)
     forwarding = frozenset(routers)
     if overlay.peers > MAX_NODES or len(overlay.links) > MAX_LINKS:
         raise ConfigError(
@@ -99,16 +99,16 @@ def nodes(lab: str, overlay: Overlay, routers: Iterable[PeerId] = ()) -> tuple[L
         LabNode(
             number=n,
             name=overlay.names[n],
-            namespace=namespace(lab, n),
+            namespace=namespace_name(lab, n),
             address=node_address(n),
-            interfaces=tuple(_interface(overlay, n, other) for other in overlay.neighbours(n)),
+            interfaces=tuple(_make_interface(overlay, n, other) for other in overlay.neighbours(n)),
             router=n in forwarding,
         )
         for n in range(overlay.peers)
     )
 
 
-def _interface(overlay: Overlay, here: PeerId, there: PeerId) -> Interface:
+def _make_interface(overlay: Overlay, here: PeerId, there: PeerId) -> Interface:
     link = overlay.link(here, there)
     low, high = (str(address) for address in IPv4Network(link_network(link)).hosts())
     local, remote = (low, high) if here < there else (high, low)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from wend.lab.address_plan import LabNode
-from wend.lab.namespaces import MTU, require
+from wend.lab.namespaces import MTU, find_program
 from wend.model.errors import LabError
 from wend.model.units import MS, Nanos
 from wend.topology.graph import Overlay
@@ -37,7 +37,7 @@ def build(folder: Path) -> Path:
     program = folder / f"{_PROGRAM}{version}"
     if program.exists():
         return program
-    compiler = require("cc")
+    compiler = find_program("cc")
     folder.mkdir(parents=True, exist_ok=True)
     draft = folder / f"draft-{os.getpid()}"
     try:
@@ -74,7 +74,7 @@ class EmulatedLinkSettings(TypedDict, total=False):
     """The longest time for which a link holds a packet back."""
 
 
-def plan(
+def write_plan(
     overlay: Overlay,
     nodes: tuple[LabNode, ...],
     *,
@@ -99,7 +99,7 @@ def plan(
     for number, link in enumerate(overlay.links):
         share = float(link.loss if loss is None else loss)
         ends = (nodes[link.a], link.b), (nodes[link.b], link.a)
-        devices = [f"{host.namespace} {_device(host, other)}" for host, other in ends]
+        devices = [f"{host.namespace} {_device_name(host, other)}" for host, other in ends]
         if not 0 <= share <= 1:
             raise LabError(f"link {number} loses {share} of its packets, which is not a probability")
         lines.append(
@@ -108,7 +108,7 @@ def plan(
     return "\n".join(lines) + "\n"
 
 
-def _device(host: LabNode, neighbour: int) -> str:
+def _device_name(host: LabNode, neighbour: int) -> str:
     return next(i.device for i in host.interfaces if i.neighbour == neighbour)
 
 
@@ -134,7 +134,7 @@ def start(program: Path, folder: Path) -> "subprocess.Popen[bytes]":
     return process
 
 
-def running() -> Iterator[tuple[int, str]]:
+def find_running() -> Iterator[tuple[int, str]]:
     """(process id, lab folder) of every running emulator."""
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -145,14 +145,14 @@ def running() -> Iterator[tuple[int, str]]:
 
 
 def is_running(folder: Path) -> bool:
-    return any(Path(place) == folder for _, place in running())
+    return any(Path(place) == folder for _, place in find_running())
 
 
-def end(folder: Path) -> int:
+def kill(folder: Path) -> int:
     """Kill the emulators of a folder and wait for their end. Returns how many there were."""
     killed: set[int] = set()
     until = time.monotonic() + _END_S
-    while pids := {pid for pid, place in running() if Path(place) == folder} | set(filter(_ending, killed)):
+    while pids := {pid for pid, place in find_running() if Path(place) == folder} | set(filter(_is_ending, killed)):
         for pid in pids - killed:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -163,7 +163,7 @@ def end(folder: Path) -> int:
     return len(killed)
 
 
-def _ending(pid: int) -> bool:
+def _is_ending(pid: int) -> bool:
     """Whether a killed process still releases its devices; it no longer has arguments."""
     try:
         state = Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()[0]

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, Literal, Unpack, get_args
 
 from wend.lab import emulator, lab_state, namespaces
-from wend.lab.address_plan import LabNode, nodes, shortest_routes
+from wend.lab.address_plan import LabNode, make_nodes, shortest_routes
 from wend.lab.emulator_control import (
     FAILURES,
     EmulatorClient,
@@ -55,7 +55,7 @@ class Lab:
         """Hosts and routers, by number."""
         self.hosts = tuple(node for node in state.nodes if not node.router)
         """The nodes without the routers."""
-        self.folder = lab_state.folder_of(state.name)
+        self.folder = lab_state.lab_folder(state.name)
         self._control = EmulatorClient(self.folder)
         self._processes: list[subprocess.Popen[Any]] = []
         self._emulator: subprocess.Popen[bytes] | None = None
@@ -73,19 +73,19 @@ class Lab:
         """Create a network. On return, packets flow. If it fails, it removes everything that it created."""
         if routes not in get_args(Routes):
             raise LabError(f"routes are {' or '.join(get_args(Routes))}, not {routes!r}")
-        network = nodes(name, overlay, routers)
+        network = make_nodes(name, overlay, routers)
         tables = shortest_routes(overlay, network) if routes == "shortest" else [[] for _ in network]
-        plan = emulator.plan(overlay, network, **settings)
-        _require_system()
+        plan = emulator.write_plan(overlay, network, **settings)
+        _check_system()
         with lab_state.new_lab_folder(name) as folder:
             program = emulator.build(lab_state.PROGRAMS)
             (folder / "plan").write_text(plan)
             namespaces.make(host.namespace for host in network)
             for host in network:
-                namespaces.prepare(host)
+                namespaces.write_kernel_settings(host)
             process = emulator.start(program, folder)
             for host in network:
-                namespaces.connect(host, tables[host.number])
+                namespaces.configure_devices(host, tables[host.number])
             state = lab_state.LabState(name, overlay.peers, overlay.links, overlay.names, network)
             lab_state.save(folder, state)
             lab = cls(state)
@@ -101,7 +101,7 @@ class Lab:
 
     def popen(self, host: PeerId, argv: Sequence[str], **kw: Any) -> "subprocess.Popen[Any]":
         """Start a process on a host. `close` ends it. Its pid is that of the program itself."""
-        process = subprocess.Popen(namespaces.command(self._node(host).namespace, argv), **kw)
+        process = subprocess.Popen(namespaces.wrap_command(self._node(host).namespace, argv), **kw)
         self._processes = [p for p in self._processes if p.poll() is None] + [process]
         return process
 
@@ -130,7 +130,7 @@ class Lab:
         self._control.schedule(Intervals(len(self.overlay.links), ordered).outages(), at_ns)
         (self.folder / _EPOCH).write_text(str(at_ns))
 
-    def unschedule(self) -> None:
+    def clear_schedule(self) -> None:
         """Remove the schedule. Links that are down by schedule come up."""
         self._control.ask("unschedule")
 
@@ -156,7 +156,7 @@ class Lab:
         """Packets since the start or the last `reset`, by link, direction and port."""
         return self._control.counters()
 
-    def reset(self) -> None:
+    def reset_counters(self) -> None:
         self._control.ask("reset")
 
     # ------------------------------------------------------------ removal
@@ -191,9 +191,9 @@ class Lab:
         return self.nodes[number]
 
 
-def _require_system() -> None:
-    lab_state.require_root()
+def _check_system() -> None:
+    lab_state.check_root()
     if not TUN.exists():
         raise LabError(f"a lab needs TUN devices, and this system has no {TUN}")
     for program in ("ip", "nsenter", "cc"):
-        namespaces.require(program)
+        namespaces.find_program(program)

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from wend.lab import emulator, namespaces
-from wend.lab.address_plan import LabNode, check_name, lab_of
+from wend.lab.address_plan import LabNode, check_lab_name, find_lab_name
 from wend.model.errors import LabError
 from wend.model.files import write_atomically
 from wend.topology.graph import Overlay, OverlayLink
@@ -51,21 +51,21 @@ class RemovedLabs(msgspec.Struct, frozen=True):
     spared: tuple[str, ...] = ()
 
 
-def folder_of(name: str) -> Path:
-    check_name(name)
+def lab_folder(name: str) -> Path:
+    check_lab_name(name)
     return RUN / name
 
 
 @contextmanager
 def new_lab_folder(name: str) -> Iterator[Path]:
     """Create the folder of a new lab and hold its lock during the body. If the body fails, remove the lab."""
-    folder = folder_of(name)
+    folder = lab_folder(name)
     try:
         RUN.mkdir(parents=True, exist_ok=True)
         folder.mkdir()
     except FileExistsError:
         raise LabError(
-            f"a lab named {name!r} is up, or a crash left its remains: remove it with `{_down(name)}`"
+            f"a lab named {name!r} is up, or a crash left its remains: remove it with `{_down_command(name)}`"
         ) from None
     except OSError as error:
         raise LabError(f"cannot write {folder}: {error.strerror}", code="unwritable") from None
@@ -78,7 +78,7 @@ def new_lab_folder(name: str) -> Iterator[Path]:
             raise
 
 
-def _down(name: str) -> str:
+def _down_command(name: str) -> str:
     return "wend lab down" if name == DEFAULT else f"wend lab down --name {name}"
 
 
@@ -88,7 +88,7 @@ def save(folder: Path, state: LabState) -> None:
 
 
 def load(name: str) -> LabState:
-    path = folder_of(name) / _STATE
+    path = lab_folder(name) / _STATE
     try:
         return msgspec.json.decode(path.read_bytes(), type=LabState)
     except FileNotFoundError:
@@ -96,13 +96,13 @@ def load(name: str) -> LabState:
     except PermissionError:
         raise LabError(f"cannot read {path}: a lab needs root", code="unreadable") from None
     except msgspec.DecodeError:
-        raise LabError(f"{path} is not the state of a lab: remove the lab with `{_down(name)}`") from None
+        raise LabError(f"{path} is not the state of a lab: remove the lab with `{_down_command(name)}`") from None
 
 
-def all_labs() -> list[str]:
+def list_labs() -> list[str]:
     """The names of all labs, running or with remains."""
-    names = {name for name in map(lab_of, namespaces.existing()) if name}
-    names |= {Path(place).name for _, place in emulator.running() if Path(place).parent == RUN}
+    names = {name for name in map(find_lab_name, namespaces.list_lab_namespaces()) if name}
+    names |= {Path(place).name for _, place in emulator.find_running() if Path(place).parent == RUN}
     with suppress(FileNotFoundError):
         names |= {entry.name for entry in RUN.iterdir() if entry.is_dir() and entry != PROGRAMS}
     return sorted(names)
@@ -125,18 +125,18 @@ def is_in_use(name: str) -> bool:
 
 def remove(name: str) -> RemovedLabs:
     """Remove a lab in any state. A second call does nothing."""
-    folder = folder_of(name)
+    folder = lab_folder(name)
     existed = folder.exists()
     removed: list[str] = []
     emulators = processes = 0
     # An `ip` of a killed command may still create namespaces, so look again.
-    while spaces := [space for space in namespaces.existing() if lab_of(space) == name]:
+    while spaces := [space for space in namespaces.list_lab_namespaces() if find_lab_name(space) == name]:
         processes += namespaces.end_processes(spaces)
-        namespaces.unplug(spaces)
-        emulators += emulator.end(folder)
+        namespaces.remove_devices(spaces)
+        emulators += emulator.kill(folder)
         namespaces.delete(spaces)
         removed += spaces
-    emulators += emulator.end(folder)
+    emulators += emulator.kill(folder)
     shutil.rmtree(folder, ignore_errors=True)
     if folder.exists():
         raise LabError(f"cannot remove {folder}")
@@ -146,10 +146,10 @@ def remove(name: str) -> RemovedLabs:
 
 def clean(name: str | None = None) -> RemovedLabs:
     """Remove one lab, running or not. Without a name, remove the remains of all crashed labs and spare running ones."""
-    require_root()
+    check_root()
     if name is not None:
         return remove(name)
-    names = all_labs()
+    names = list_labs()
     spared = tuple(n for n in names if is_in_use(n))
     removed = [remove(n) for n in names if n not in spared]
     return RemovedLabs(
@@ -161,6 +161,6 @@ def clean(name: str | None = None) -> RemovedLabs:
     )
 
 
-def require_root() -> None:
+def check_root() -> None:
     if os.geteuid() != 0:
         raise LabError("a lab needs root, for network namespaces and TUN devices: run it with sudo")

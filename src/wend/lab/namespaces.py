@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from wend.lab.address_plan import LabNode, StaticRoute, lab_of
+from wend.lab.address_plan import LabNode, StaticRoute, find_lab_name
 from wend.model.errors import LabError
 
 NETNS = Path("/run/netns")
@@ -43,22 +43,22 @@ SETTINGS = {
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def existing() -> list[str]:
+def list_lab_namespaces() -> list[str]:
     """The namespaces of all labs."""
     try:
-        return sorted(name for name in os.listdir(NETNS) if lab_of(name))
+        return sorted(name for name in os.listdir(NETNS) if find_lab_name(name))
     except OSError:
         return []
 
 
 def make(names: Iterable[str]) -> None:
-    _ip([], [f"netns add {name}" for name in names])
+    _run_ip([], [f"netns add {name}" for name in names])
 
 
 def delete(names: Iterable[str]) -> None:
     names = tuple(names)
     try:
-        _ip(["-force"], [f"netns del {name}" for name in names])
+        _run_ip(["-force"], [f"netns del {name}" for name in names])
     except LabError as error:
         # If `ip netns add` was interrupted there is a file without a namespace: remove the file.
         for name in names:
@@ -68,14 +68,14 @@ def delete(names: Iterable[str]) -> None:
                 raise error from None
 
 
-def unplug(names: Iterable[str]) -> None:
+def remove_devices(names: Iterable[str]) -> None:
     """Remove all devices of a namespace in one step. The emulator would take seconds to close them one by one."""
     for name in names:
         with suppress(LabError):  # an incomplete lab may lack devices or namespaces
-            _ip(["-n", name], [f"link del group {_GROUP}"])
+            _run_ip(["-n", name], [f"link del group {_GROUP}"])
 
 
-def prepare(host: LabNode) -> None:
+def write_kernel_settings(host: LabNode) -> None:
     """Write the kernel settings. Call it before the namespace has devices: they copy the defaults."""
     with inside(host.namespace):
         for name, value in SETTINGS.items():
@@ -87,14 +87,14 @@ def prepare(host: LabNode) -> None:
                 raise LabError(f"this system does not let root set net/{name}: {error.strerror}") from None
 
 
-def connect(host: LabNode, routes: Iterable[StaticRoute]) -> None:
+def configure_devices(host: LabNode, routes: Iterable[StaticRoute]) -> None:
     """Give the devices their addresses, set them up and add the routes."""
     lines = ["link set lo up", f"addr add {host.address}/32 dev lo"]
     for interface in host.interfaces:
         lines.append(f"addr add {interface.local}/30 dev {interface.device}")
         lines.append(f"link set {interface.device} mtu {MTU} txqueuelen {_QUEUE_PACKETS} group {_GROUP} up")
     lines += [f"route add {r.target} via {r.via} dev {r.device} src {host.address}" for r in routes]
-    _ip(["-n", host.namespace], lines)
+    _run_ip(["-n", host.namespace], lines)
 
 
 @contextmanager
@@ -118,9 +118,9 @@ def inside(namespace: str) -> Iterator[None]:
         os.close(before)
 
 
-def command(namespace: str, argv: Iterable[str]) -> list[str]:
+def wrap_command(namespace: str, argv: Iterable[str]) -> list[str]:
     """The command line that runs `argv` in the namespace, in the same process."""
-    return [require("nsenter"), f"--net={NETNS / namespace}", "--", *argv]
+    return [find_program("nsenter"), f"--net={NETNS / namespace}", "--", *argv]
 
 
 def end_processes(names: Iterable[str]) -> int:
@@ -128,7 +128,7 @@ def end_processes(names: Iterable[str]) -> int:
     names = tuple(names)
     killed: set[int] = set()
     until = time.monotonic() + _ENDING_S
-    while pids := _processes(names):
+    while pids := _find_processes(names):
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -139,7 +139,7 @@ def end_processes(names: Iterable[str]) -> int:
     return len(killed)
 
 
-def _processes(names: Iterable[str]) -> set[int]:
+def _find_processes(names: Iterable[str]) -> set[int]:
     """The processes in these namespaces, except this one. A zombie is in no namespace."""
     spaces = set()
     for name in names:
@@ -161,19 +161,19 @@ def _enter(file: int) -> None:
         raise LabError(f"cannot enter a network namespace: {os.strerror(ctypes.get_errno())}")
 
 
-def _ip(options: list[str], lines: list[str]) -> None:
+def _run_ip(options: list[str], lines: list[str]) -> None:
     if not lines:
         return
     batch = "\n".join(lines) + "\n"
     result = subprocess.run(
-        [require("ip"), *options, "-batch", "-"], input=batch, capture_output=True, text=True, check=False
+        [find_program("ip"), *options, "-batch", "-"], input=batch, capture_output=True, text=True, check=False
     )
     if result.returncode != 0:
         why = " ".join(result.stderr.split()) or f"exit code {result.returncode}"
         raise LabError(f"ip could not set up the network: {why}")
 
 
-def require(program: str) -> str:
+def find_program(program: str) -> str:
     """The path of a program. Also searches the folders of system programs, which PATH may lack."""
     places = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin", "/usr/bin", "/bin"])
     path = shutil.which(program, path=places)

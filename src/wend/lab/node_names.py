@@ -11,7 +11,7 @@ from wend.topology.maps import read_graphml
 
 def find_node(overlay: Overlay, text: str) -> PeerId:
     """The node with this name, or else with this number."""
-    if (node := _node(overlay, text)) is None:
+    if (node := _find_node(overlay, text)) is None:
         raise ConfigError(
             f"there is no node {text!r}: give the name of one of the {overlay.peers}, or its number from 0"
         )
@@ -23,7 +23,7 @@ def find_nodes(overlay: Overlay, text: str) -> frozenset[PeerId]:
     nodes: set[PeerId] = set()
     for name in filter(None, map(str.strip, text.split(","))):
         low, dash, high = name.partition("-")
-        if _node(overlay, name) is None and dash and low.isdecimal() and high.isdecimal():
+        if _find_node(overlay, name) is None and dash and low.isdecimal() and high.isdecimal():
             nodes |= {find_node(overlay, str(n)) for n in range(int(low), int(high) + 1)}
         else:
             nodes.add(find_node(overlay, name))
@@ -38,7 +38,7 @@ def find_link(overlay: Overlay, text: str) -> int:
         return int(text)
     dashes = [i for i, character in enumerate(text) if character == "-"]
     for i in dashes:
-        a, b = _node(overlay, text[:i]), _node(overlay, text[i + 1 :])
+        a, b = _find_node(overlay, text[:i]), _find_node(overlay, text[i + 1 :])
         if a is not None and b is not None:
             if b not in overlay.neighbours(a):
                 raise ConfigError(f"{overlay.names[a]} and {overlay.names[b]} have no link between them")
@@ -46,7 +46,7 @@ def find_link(overlay: Overlay, text: str) -> int:
     raise ConfigError(f"there is no link {text!r}: give its number, or its two ends as A-B")
 
 
-def _node(overlay: Overlay, text: str) -> PeerId | None:
+def _find_node(overlay: Overlay, text: str) -> PeerId | None:
     if text in overlay.names:
         return overlay.names.index(text)
     if text.isdecimal() and int(text) < overlay.peers:
@@ -54,7 +54,7 @@ def _node(overlay: Overlay, text: str) -> PeerId | None:
     return None
 
 
-def routers_in(path: Path) -> frozenset[PeerId]:
+def read_routers(path: Path) -> frozenset[PeerId]:
     """The nodes of a GraphML file that have the attribute `kind` with the value `router`."""
     nodes = enumerate(read_graphml(path)[0])
     return frozenset(i for i, node in nodes if isinstance(node, Mapping) and node.get("kind") == "router")

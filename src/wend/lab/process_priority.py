@@ -16,21 +16,21 @@ _AUTOGROUP = Path("/proc/self/autogroup")
 @contextmanager
 def high_priority() -> Iterator[None]:
     """Run the body with the niceness `NICE`, as far as the system allows it."""
-    before, group = os.getpriority(os.PRIO_PROCESS, 0), _group()
+    before, group = os.getpriority(os.PRIO_PROCESS, 0), _read_session_niceness()
     try:
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, 0, NICE)
         if group is not None:
-            _set_group(NICE)
+            _write_session_niceness(NICE)
         yield
     finally:
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, 0, before)
         if group is not None:
-            _set_group(group)
+            _write_session_niceness(group)
 
 
-def _group() -> int | None:
+def _read_session_niceness() -> int | None:
     """The niceness of this session; None if the kernel has no autogroups."""
     try:
         return int(_AUTOGROUP.read_text().split()[-1])
@@ -38,6 +38,6 @@ def _group() -> int | None:
         return None
 
 
-def _set_group(nice: int) -> None:
+def _write_session_niceness(nice: int) -> None:
     with suppress(OSError):
         _AUTOGROUP.write_text(str(nice))

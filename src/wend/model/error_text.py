@@ -24,43 +24,43 @@ def describe_field_error(error: msgspec.ValidationError, struct: Any) -> str:
     where = _AT.search(text)
     path = where[1].lstrip(".") if where else ""
     text = text[: where.start()] if where else text
-    kinds = _inside(inspect.type_info(struct), path)
+    kinds = _find_types(inspect.type_info(struct), path)
     for pattern, sentence in _SENTENCES:
         if (parts := pattern.fullmatch(text)) is not None:
             return sentence(path, kinds, *parts.groups())
     return f"{path}: {text}" if path else text
 
 
-def _unknown_field(path: str, kinds: list[Any], name: str) -> str:
+def _describe_unknown_field(path: str, kinds: list[Any], name: str) -> str:
     names = [field.encode_name for each in kinds if isinstance(each, inspect.StructType) for field in each.fields]
     return f"{f'{path} has' if path else 'there is'} no field {name!r}{suggest_nearest(name, names)}"
 
 
-def _missing_field(path: str, kinds: list[Any], name: str) -> str:
+def _describe_missing_field(path: str, kinds: list[Any], name: str) -> str:
     return f"{path or 'it'} lacks {name!r}"
 
 
-def _other_choice(path: str, kinds: list[Any], value: str) -> str:
+def _describe_wrong_choice(path: str, kinds: list[Any], value: str) -> str:
     choices = [str(choice) for each in kinds if isinstance(each, inspect.LiteralType) for choice in each.values]
     return f"{path} must be {join_with_or(choices)}, got {value}"
 
 
-def _other_kind(path: str, kinds: list[Any], expected: str, actual: str) -> str:
+def _describe_wrong_type(path: str, kinds: list[Any], expected: str, actual: str) -> str:
     words = join_with_or([_KINDS.get(each, each) for each in expected.split(" | ") if each != "null"])
     got = "a fraction" if (expected, actual) == ("int", "float") else _KINDS.get(actual, actual)
     return f"{path or 'it'} must be {words}, not {got}"
 
 
-def _other_length(path: str, kinds: list[Any], expected: str, actual: str) -> str:
+def _describe_wrong_length(path: str, kinds: list[Any], expected: str, actual: str) -> str:
     return f"{path} must be a list of {expected}, got {actual}"
 
 
 _SENTENCES: tuple[tuple[re.Pattern[str], Callable[..., str]], ...] = (
-    (re.compile(r"Object contains unknown field `(.*)`"), _unknown_field),
-    (re.compile(r"Object missing required field `(.*)`"), _missing_field),
-    (re.compile(r"Invalid enum value (.*)"), _other_choice),
-    (re.compile(r"Expected `array` of length (.*), got (.*)"), _other_length),
-    (re.compile(r"Expected `(.*)`, got `(.*)`"), _other_kind),
+    (re.compile(r"Object contains unknown field `(.*)`"), _describe_unknown_field),
+    (re.compile(r"Object missing required field `(.*)`"), _describe_missing_field),
+    (re.compile(r"Invalid enum value (.*)"), _describe_wrong_choice),
+    (re.compile(r"Expected `array` of length (.*), got (.*)"), _describe_wrong_length),
+    (re.compile(r"Expected `(.*)`, got `(.*)`"), _describe_wrong_type),
 )
 """The decoder's errors, each with the function that words it."""
 
@@ -82,7 +82,7 @@ def describe_schema_error(schema: Any, expected: Any, *, may_lack: Collection[st
             if field.name not in may_lack:
                 return f"column {field.name!r} is missing"
         elif (kind := schema.field(field.name).type) != field.type:
-            return f"column {field.name!r} must hold {_plural(field.type)}, not {_plural(kind)}"
+            return f"column {field.name!r} must hold {_column_type_text(field.type)}, not {_column_type_text(kind)}"
     return ""
 
 
@@ -104,7 +104,7 @@ def suggest_nearest(word: str, names: Sequence[str]) -> str:
     return f": did you mean {close[0]}?" if close else ""
 
 
-def _inside(kind: Any, path: str) -> list[Any]:
+def _find_types(kind: Any, path: str) -> list[Any]:
     """The possible types at a path such as `neighbours[0].shape`."""
     at = [kind]
     for step in re.findall(r"[^.\[\]]+|\[[^\]]*\]", path):
@@ -117,7 +117,7 @@ def _inside(kind: Any, path: str) -> list[Any]:
     return [inner for each in at for inner in _members(each)]
 
 
-def _plural(kind: Any) -> str:
+def _column_type_text(kind: Any) -> str:
     """The type of a column, in words."""
     from pyarrow import types
 
@@ -126,7 +126,7 @@ def _plural(kind: Any) -> str:
     if types.is_floating(kind):
         return f"fractions of {kind.bit_width} bits"
     if types.is_list(kind):
-        return f"lists of {_plural(kind.value_type)}"
+        return f"lists of {_column_type_text(kind.value_type)}"
     return {"string": "texts", "bool": "truth values"}.get(str(kind), str(kind))
 
 

@@ -208,7 +208,7 @@ class Refused(ClientError):
     code = "refused"
 
 
-def refusal(code: str, sentence: str) -> FilterError | Refused:
+def make_refusal(code: str, sentence: str) -> FilterError | Refused:
     """The error that a client raises for a refusal by its peer. A newer peer may send a code that is not known here."""
     refused = FilterError if code in ("filter-syntax", "filter-too-large") else Refused
     return refused(sentence, code=cast(ErrorCode, code))

@@ -191,6 +191,10 @@ class Qos(msgspec.Struct, frozen=True, gc=False):
             and len(self.group) <= MAX_GROUP_CHARS
         )
 
+    def expires(self, deadline_ns: Nanos | None, age_ns: Nanos) -> bool:
+        """Whether an event of this age is too old for the subscription, by its deadline there."""
+        return self.expire and deadline_ns is not None and age_ns > deadline_ns
+
 
 class DurableOptions(msgspec.Struct, frozen=True, gc=False):
     """What makes a subscription durable: its name, and the bounds of its backlog."""

@@ -52,7 +52,7 @@ def check_writable(path: Path, *, inside: bool = False) -> None:
     try:
         full = path.absolute()
         above = next(folder for folder in (full, *full.parents)[not inside :] if folder.exists())
-        probe = above / _hidden("wend")
+        probe = above / _hidden_name("wend")
         try:
             probe.mkdir()
         finally:  # it is named before it is made, so that a signal leaves nothing
@@ -62,7 +62,7 @@ def check_writable(path: Path, *, inside: bool = False) -> None:
         raise ConfigError(f"cannot write {path}: {error.strerror}", code="unwritable") from None
 
 
-def _hidden(name: str) -> str:
+def _hidden_name(name: str) -> str:
     """A unique name, also among machines. Spark and listings of results ignore names that begin with a dot."""
     return f".{name}.{os.urandom(8).hex()}"
 
@@ -74,7 +74,7 @@ def write_atomically(path: Path, *, lasting: bool = False) -> Iterator[Path]:
 
     With `lasting` the file also survives a crash of the machine: it is on the disk before it gets its name.
     """
-    draft = path.with_name(_hidden(path.name))
+    draft = path.with_name(_hidden_name(path.name))
     try:
         yield draft
         if lasting:
@@ -102,7 +102,7 @@ def _sync(path: Path) -> None:
 def new_folder(out: Path) -> Iterator[tuple[Path, Path]]:
     """A folder that becomes `out` on success, and a scratch folder for temporary data."""
     beside = out.absolute().parent
-    work = beside / _hidden(out.name)
+    work = beside / _hidden_name(out.name)
     draft, scratch, former = work / "draft", work / "scratch", work / "former"
     try:  # a signal may come between any two of these lines
         try:

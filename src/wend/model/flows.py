@@ -76,8 +76,8 @@ def check_flows(flows: Iterable[Flow], names: Sequence[str], where: str) -> Iter
     numbers = peers_by_name(names)
     for number, flow in enumerate(flows, 1):
         what = f"{where}, flow {number}"
-        publisher = _peer(flow.publisher, numbers, names, f"{what}: publisher")
-        receivers = tuple([_peer(r, numbers, names, f"{what}: receiver") for r in flow.receivers])
+        publisher = _find_peer(flow.publisher, numbers, names, f"{what}: publisher")
+        receivers = tuple([_find_peer(r, numbers, names, f"{what}: receiver") for r in flow.receivers])
         rate = parse_rate(flow.rate, f"{what}: rate")
         if not rate.value > 0:
             raise ConfigError(f"{what}: the rate must be above 0, got {flow.rate}")
@@ -131,7 +131,7 @@ def unambiguous_names(names: Sequence[str]) -> Sequence[int | str]:
     return names
 
 
-def _peer(who: int | str, numbers: dict[int | str, PeerId], names: Sequence[str], what: str) -> PeerId:
+def _find_peer(who: int | str, numbers: dict[int | str, PeerId], names: Sequence[str], what: str) -> PeerId:
     peer = numbers.get(who)
     if peer is not None:
         return peer
@@ -145,7 +145,7 @@ def _peer(who: int | str, numbers: dict[int | str, PeerId], names: Sequence[str]
 def read_flows(path: Path) -> Iterator[Flow]:
     """Read flows from a file, or from a folder: Parquet files, which `wend data flows` writes, or the tables of `wend
     data workload`."""
-    return _parquet(path) if path.suffix == ".parquet" or path.is_dir() else _lines(path)
+    return _read_parquet(path) if path.suffix == ".parquet" or path.is_dir() else _read_lines(path)
 
 
 class _Listed(msgspec.Struct):
@@ -177,7 +177,7 @@ def _table_files(folder: Path) -> list[Path]:
     return [folder / file.path for file in newest.tables["flows"].files]
 
 
-def _lines(path: Path) -> Iterator[Flow]:
+def _read_lines(path: Path) -> Iterator[Flow]:
     try:
         text = path.read_bytes()
     except OSError as error:
@@ -191,7 +191,7 @@ def _lines(path: Path) -> Iterator[Flow]:
                 raise ConfigError(f"{path}, line {number} is not a flow: {describe_unreadable(error, Flow)}") from None
 
 
-def _parquet(path: Path) -> Iterator[Flow]:
+def _read_parquet(path: Path) -> Iterator[Flow]:
     from pyarrow import ArrowException, parquet
 
     is_tables = (path / "versions").is_dir()

@@ -41,9 +41,9 @@ class Forwarding:
         self._graph, self._tail, self._head = graph[order], tail[order], head[order]
         publishers = range(self.peers) if peer is None else (peer,)
         publishing = set(np.unique(plan.flows["publisher"]).tolist())
-        self._publishes = {p: plan.publishes(p) for p in publishers if p in publishing}
+        self._publishes = {p: plan.published_flows(p) for p in publishers if p in publishing}
 
-    def publishes(self, peer: PeerId) -> tuple[OwnFlow, ...]:
+    def published_flows(self, peer: PeerId) -> tuple[OwnFlow, ...]:
         return self._publishes.get(peer, ())
 
     def neighbours(self, peer: PeerId) -> tuple[PeerId, ...]:
@@ -79,7 +79,7 @@ class Forwarding:
 def read_forwarding(folder: Path, topology: str | None = None, peer: PeerId | None = None) -> Forwarding:
     """Read the forwarding tables of a plan. If `topology`, the fingerprint of the network, is given, it must match."""
     plan = read_plan(folder)
-    if plan.content != plan.head.content:
+    if plan.content_hash != plan.head.content:
         raise ConfigError(f"{folder} is damaged: its tables are not those that were planned")
     if topology is not None and plan.head.topology != topology:
         raise ConfigError(

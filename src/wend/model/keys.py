@@ -19,20 +19,20 @@ COLUMNS: Final = 1 << DIGIT_BITS
 _SEPARATOR = b"\0"
 
 
-def _hashed(person: bytes, text: bytes) -> int:
+def _hash(person: bytes, text: bytes) -> int:
     return int.from_bytes(blake2b(text, digest_size=BITS // 8, person=person).digest(), "big")
 
 
 @lru_cache(1 << 17)
 def node_id(peer: PeerId) -> int:
     """The place of a peer on the ring."""
-    return _hashed(b"peer", str(peer).encode())
+    return _hash(b"peer", str(peer).encode())
 
 
 @lru_cache(1 << 17)
 def make_key(*parts: str) -> int:
     """The key of something that these texts name together."""
-    return _hashed(b"key", _SEPARATOR.join(part.encode() for part in parts))
+    return _hash(b"key", _SEPARATOR.join(part.encode() for part in parts))
 
 
 def distance(a: int, b: int) -> int:

@@ -146,7 +146,7 @@ class Plan:
         return int.from_bytes(digest.digest()[:4], "big")
 
     @cached_property
-    def content(self) -> str:
+    def content_hash(self) -> str:
         """A hash of all tables, with loads and capacities."""
         digest = hashlib.sha256(self.head.topology.encode())
         for name, columns in TABLES.items():
@@ -177,9 +177,9 @@ class Plan:
             draft.mkdir(parents=True, exist_ok=True)  # it may exist after a crash
             for name in TABLES:
                 small = {"row_group_size": 1 << 18, "compression": "zstd"}
-                table = _arrow(name, self.tables[name]).replace_schema_metadata({_CONTENT: self.content})
+                table = _to_arrow(name, self.tables[name]).replace_schema_metadata({_CONTENT: self.content_hash})
                 parquet.write_table(table, draft / f"{name}.parquet", **small)
-            head = msgspec.structs.replace(self.head, content=self.content)
+            head = msgspec.structs.replace(self.head, content=self.content_hash)
             (draft / "plan.json").write_bytes(msgspec.json.format(msgspec.json.encode(head), indent=2) + b"\n")
             replace_folder(draft, place, former)
         except OSError as error:
@@ -193,7 +193,7 @@ class Plan:
                         (rest / name).unlink(missing_ok=True)
                     rest.rmdir()
 
-    def publishes(self, peer: PeerId) -> tuple[OwnFlow, ...]:
+    def published_flows(self, peer: PeerId) -> tuple[OwnFlow, ...]:
         """The flows of a publisher."""
         flows, graphs, ptr = self.flows, self.graphs, self.flows["receivers_ptr"]
         own_flows = []
@@ -202,10 +202,10 @@ class Plan:
             shares = tuple(zip(graphs["graph"][mine].tolist(), graphs["share"][mine].tolist(), strict=True))
             receivers = tuple(flows["receivers"][ptr[row] : ptr[row + 1]].tolist())
             number = int(flows["flow"][row])
-            own_flows.append(OwnFlow(number, receivers, shares, self._backups(number)))
+            own_flows.append(OwnFlow(number, receivers, shares, self._backups_by_link(number)))
         return tuple(own_flows)
 
-    def _backups(self, flow: int) -> tuple[tuple[PeerId, PeerId, tuple[tuple[int, float], ...]], ...]:
+    def _backups_by_link(self, flow: int) -> tuple[tuple[PeerId, PeerId, tuple[tuple[int, float], ...]], ...]:
         by_failure: dict[int, list[tuple[int, float]]] = {}
         for row in np.flatnonzero(self.backups["flow"] == flow).tolist():
             share = (int(self.backups["graph"][row]), float(self.backups["share"][row]))
@@ -216,12 +216,12 @@ class Plan:
 
 def read_plan(folder: Path) -> Plan:
     """Read all tables. The error names the first file that is missing or invalid."""
-    head = _head(folder)
+    head = _read_header(folder)
     while True:
         try:
-            return Plan(head, {name: _read(folder, name, head.content) for name in TABLES})
+            return Plan(head, {name: _read_table(folder, name, head.content) for name in TABLES})
         except ConfigError:
-            again = _head(folder)
+            again = _read_header(folder)
             if again.content == head.content:
                 raise
             head = again  # another plan replaced it meanwhile
@@ -233,7 +233,7 @@ def fingerprint(peers: int, links: Iterable[tuple[PeerId, PeerId]]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _head(folder: Path) -> PlanHeader:
+def _read_header(folder: Path) -> PlanHeader:
     path = folder / "plan.json"
     try:
         text = path.read_bytes()
@@ -250,7 +250,7 @@ def _head(folder: Path) -> PlanHeader:
         raise ConfigError(f"{path} is not the header of a plan: {describe_unreadable(error, PlanHeader)}") from None
 
 
-def _schema(name: str) -> Any:
+def _table_schema(name: str) -> Any:
     import pyarrow as arrow
 
     kinds = {
@@ -265,11 +265,11 @@ def _check_schema(folder: Path, name: str, schema: Any, content: str) -> None:
     path = folder / f"{name}.parquet"
     if (schema.metadata or {}).get(_CONTENT, b"").decode("utf-8", "replace") != content:
         raise ConfigError(f"{folder} is not one plan: plan.json and {path.name} belong to different plans")
-    if why := describe_schema_error(schema, _schema(name), may_lack=set(OPTIONAL.get(name, ()))):
+    if why := describe_schema_error(schema, _table_schema(name), may_lack=set(OPTIONAL.get(name, ()))):
         raise ConfigError(f"{path}: {why}")
 
 
-def _arrow(name: str, columns: Columns) -> Any:
+def _to_arrow(name: str, columns: Columns) -> Any:
     import pyarrow as arrow
 
     arrays = []
@@ -280,10 +280,10 @@ def _arrow(name: str, columns: Columns) -> Any:
             )
         else:
             arrays.append(arrow.array(columns[column]))
-    return arrow.table(arrays, schema=_schema(name))
+    return arrow.table(arrays, schema=_table_schema(name))
 
 
-def _read(folder: Path, name: str, content: str) -> Columns:
+def _read_table(folder: Path, name: str, content: str) -> Columns:
     import pyarrow as arrow
     from pyarrow import parquet
 

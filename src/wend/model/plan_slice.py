@@ -48,7 +48,7 @@ def make_slice(plan: Plan, peer: PeerId) -> PlanSlice:
     columns = (np.ascontiguousarray(each[own][order], dtype=_INT32).tobytes() for each in (graph, tail, head))
     linked = plan.arcs["b"][plan.arcs["a"] == peer]
     return PlanSlice(
-        plan.id, plan.head.topology, plan.head.peers, peer, tuple(sorted(linked.tolist())), plan.publishes(peer),
+        plan.id, plan.head.topology, plan.head.peers, peer, tuple(sorted(linked.tolist())), plan.published_flows(peer),
         *columns,
     )  # fmt: skip
 
@@ -67,7 +67,7 @@ def decode_slice(data: bytes) -> PlanSlice:
         part = msgspec.msgpack.decode(plain, type=PlanSlice)
     except (zlib.error, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise WireError(f"these bytes are not a part of a plan: {error}") from None
-    if (wrong := _fault(part)) is not None:
+    if (wrong := _find_fault(part)) is not None:
         raise WireError(f"this part of a plan is invalid: {wrong}")
     return part
 
@@ -80,7 +80,7 @@ def hop_columns(part: PlanSlice) -> tuple[Any, Any, Any]:
     return graph, tail, head
 
 
-def _fault(part: PlanSlice) -> str | None:
+def _find_fault(part: PlanSlice) -> str | None:
     """Why a part is invalid; None if it is valid."""
     if len({len(part.graph), len(part.tail), len(part.head)}) != 1 or len(part.graph) % _INT32.itemsize:
         return "its columns differ in length"
@@ -95,10 +95,10 @@ def _fault(part: PlanSlice) -> str | None:
     if not set(np.unique(head[tail == part.peer]).tolist()) <= set(part.neighbours):
         return f"it sends from peer {part.peer} over a link that its topology does not have"
     graphs = set(np.unique(graph).tolist())
-    return next((fault for flow in part.flows if (fault := _flow_fault(flow, graphs)) is not None), None)
+    return next((fault for flow in part.flows if (fault := _find_flow_fault(flow, graphs)) is not None), None)
 
 
-def _flow_fault(flow: OwnFlow, graphs: set[int]) -> str | None:
+def _find_flow_fault(flow: OwnFlow, graphs: set[int]) -> str | None:
     for shares in (flow.shares, *(each for *_, each in flow.backups)):
         values = [share for _, share in shares]
         if not all(0 <= share <= 1 + _EXCESS for share in values) or sum(values) > 1 + _EXCESS:

@@ -40,13 +40,13 @@ class Publication(msgspec.Struct, frozen=True, gc=False):
     def check(self) -> None:
         """Raise `ClientError` for values of a wrong type, and `Refused` for an event that no datagram could carry."""
         attributes, payload, headers = self.attributes, self.payload, self.headers
-        if not is_plain(attributes, payload, headers):
+        if not is_surely_valid(attributes, payload, headers):
             check_types(attributes, payload, headers)
             check_size(attributes, payload, headers)
         if self.ttl_ns is not None and self.ttl_ns <= 0:
             raise Refused(f"a ttl must be above 0, got {self.ttl_ns} ns", code="invalid-event")
 
-    def after(self, waited_ns: Nanos) -> "Publication":
+    def after_waiting(self, waited_ns: Nanos) -> "Publication":
         """The publication with the rest of its time to live. Raises `ClientError` if none is left."""
         if self.ttl_ns is None:
             return self
@@ -67,16 +67,16 @@ def make_publication(
     like `Publication.check`."""
     if headers is None:
         headers = {}
-    if not is_plain(attributes, payload, headers):
+    if not is_surely_valid(attributes, payload, headers):
         if isinstance(attributes, dict):
             attributes = {name: as_scalar(value) for name, value in attributes.items()}
         check_types(attributes, payload, headers)
         check_size(attributes, payload, headers)
-    attribute = _retained_by(attributes, retain) if retain else ""
-    return Publication(attributes, payload, headers, None if ttl is None else _ttl_ns(ttl), None, attribute)
+    attribute = _choose_retain_attribute(attributes, retain) if retain else ""
+    return Publication(attributes, payload, headers, None if ttl is None else _convert_ttl(ttl), None, attribute)
 
 
-def _retained_by(attributes: Attributes, retain: Any) -> str:
+def _choose_retain_attribute(attributes: Attributes, retain: Any) -> str:
     """The attribute by which the peer is to retain an event. Raises `ClientError` if the event lacks it."""
     attribute = "topic" if retain is True else retain
     if not isinstance(attribute, str):
@@ -87,14 +87,14 @@ def _retained_by(attributes: Attributes, retain: Any) -> str:
     return attribute
 
 
-def _ttl_ns(ttl: Any) -> Nanos:
+def _convert_ttl(ttl: Any) -> Nanos:
     """A time to live in nanoseconds. Raises `ClientError` for an invalid one."""
     if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl <= FOREVER / SECOND:
-        raise ClientError(f"a ttl is a number of seconds above 0, got {_shown(ttl)}", code="invalid-event")
+        raise ClientError(f"a ttl is a number of seconds above 0, got {_describe_value(ttl)}", code="invalid-event")
     return max(1, seconds(ttl))
 
 
-def is_plain(attributes: object, payload: object, headers: object) -> bool:
+def is_surely_valid(attributes: object, payload: object, headers: object) -> bool:
     """Whether an event certainly passes `check_types` and `check_size`. It is cheaper, and true for most events."""
     if type(attributes) is not dict or headers or type(payload) is not bytes or len(payload) > MAX_PAYLOAD_BYTES:
         return False
@@ -141,26 +141,32 @@ def check_size(attributes: Attributes, payload: bytes, headers: Headers) -> None
 def check_types(attributes: object, payload: object, headers: object) -> None:
     """Raise `ClientError` for values of a wrong type; it names the attribute or header."""
     if not isinstance(attributes, dict):
-        raise ClientError(f"attributes are a dict of names and values, got {_shown(attributes)}", code="invalid-event")
+        raise ClientError(
+            f"attributes are a dict of names and values, got {_describe_value(attributes)}", code="invalid-event"
+        )
     for name, value in attributes.items():
         if not isinstance(name, str):
-            raise ClientError(f"the name of an attribute is a text, got {_shown(name)}", code="invalid-event")
+            raise ClientError(f"the name of an attribute is a text, got {_describe_value(name)}", code="invalid-event")
         check_value(name, value)
     if not isinstance(payload, bytes | bytearray | memoryview):
-        raise ClientError(f"a payload is bytes, got {_shown(payload)}", code="invalid-event")
+        raise ClientError(f"a payload is bytes, got {_describe_value(payload)}", code="invalid-event")
     if not isinstance(headers, dict):
-        raise ClientError(f"headers are a dict of names and texts, got {_shown(headers)}", code="invalid-event")
+        raise ClientError(
+            f"headers are a dict of names and texts, got {_describe_value(headers)}", code="invalid-event"
+        )
     for name, text in headers.items():
         if not isinstance(name, str):
-            raise ClientError(f"the name of a header is a text, got {_shown(name)}", code="invalid-event")
+            raise ClientError(f"the name of a header is a text, got {_describe_value(name)}", code="invalid-event")
         if not isinstance(text, str):
-            raise ClientError(f"header {name!r} must be a text, got {_shown(text)}", code="invalid-event")
+            raise ClientError(f"header {name!r} must be a text, got {_describe_value(text)}", code="invalid-event")
 
 
 def check_value(name: str, value: Any) -> None:
     """Raise `ClientError` for an invalid value of an attribute."""
     if not isinstance(value, bool | int | float | str | Range):
-        sentence = f"attribute {name!r} must be a truth value, a number, a text or a wend.Range, got {_shown(value)}"
+        sentence = (
+            f"attribute {name!r} must be a truth value, a number, a text or a wend.Range, got {_describe_value(value)}"
+        )
         raise ClientError(sentence, code="invalid-event")
     for number in (value.low, value.high) if isinstance(value, Range) else (value,):
         if isinstance(number, int) and not MIN_INTEGER <= number <= MAX_INTEGER:
@@ -168,7 +174,7 @@ def check_value(name: str, value: Any) -> None:
             raise ClientError(sentence, code="invalid-event")
 
 
-def _shown(what: object) -> str:
+def _describe_value(what: object) -> str:
     """A value with its type, shortened: it may be a megabyte long."""
     shown = "a large one" if isinstance(what, int) and what.bit_length() > 64 else reprlib.repr(what)
     return f"{shown} ({type(what).__name__})"

@@ -154,10 +154,10 @@ class Setting(msgspec.Struct, frozen=True):
         return flag_name(self.name)
 
     @property
-    def required(self) -> bool:
+    def is_required(self) -> bool:
         return self.default is msgspec.NODEFAULT
 
-    def shown(self, value: Any) -> str:
+    def value_text(self, value: Any) -> str:
         """A value as a person would type it, for helps and pages."""
         written = self.write(value)
         match written:
@@ -203,7 +203,7 @@ class Setting(msgspec.Struct, frozen=True):
         if value is None or self.kind not in ("duration", "table"):
             return list(value) if self.pair and value is not None else value
         if self.kind == "table":
-            return _plain(value)
+            return _to_plain(value)
         return [each / _UNITS[self.unit] for each in value] if self.pair else value / _UNITS[self.unit]
 
     def from_unit(self, value: Any) -> Any:
@@ -211,7 +211,7 @@ class Setting(msgspec.Struct, frozen=True):
         if value is None:
             return None
         if self.kind == "table":
-            return self._table(value)
+            return self._convert_table(value)
         if self.kind != "duration":
             return tuple(value) if self.pair else value
         per = _UNITS[self.unit]
@@ -230,7 +230,7 @@ class Setting(msgspec.Struct, frozen=True):
         return low, high
 
     def _read_one(self, value: Any) -> Any:
-        typed = self._converted(value)
+        typed = self._convert(value)
         if self.kind in ("int", "float", "duration"):
             self._check_range(typed, value)
         return typed
@@ -240,10 +240,10 @@ class Setting(msgspec.Struct, frozen=True):
             case "duration":
                 return _duration_text(value, self.unit)
             case "table":
-                return _plain(value)
+                return _to_plain(value)
         return value
 
-    def _converted(self, value: Any) -> Any:
+    def _convert(self, value: Any) -> Any:
         value = as_scalar(value)
         match self.kind:
             case "bool":
@@ -263,16 +263,16 @@ class Setting(msgspec.Struct, frozen=True):
                     raise ConfigError(f'{self.name} needs a unit: "{value}{self.unit}", not {value!r}')
                 return parse_milliseconds(value, self.name) if self.unit == "ms" else parse_duration(value)
             case "table":
-                return self._table(value)
-        return self._number(value)
+                return self._convert_table(value)
+        return self._parse_number(value)
 
-    def _number(self, value: Any) -> int | float:
+    def _parse_number(self, value: Any) -> int | float:
         whole = self.kind == "int"
         if isinstance(value, bool) or not isinstance(value, int | float) or (whole and value % 1):
             raise ConfigError(f"{self.name} must be {'a whole number' if whole else 'a number'}, got {value!r}")
         return int(value) if whole else float(value)
 
-    def _table(self, value: Any) -> Any:
+    def _convert_table(self, value: Any) -> Any:
         """A value of the setting's own type, checked by the type if it can."""
         holder = msgspec.defstruct("Holder", [(self.name, self.type)])
         plain = (
@@ -307,7 +307,7 @@ everyday = partial(Setting, tier="everyday")
 """The same for a setting that most people meet."""
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     """As TOML has it: lists and tables."""
     return msgspec.json.decode(msgspec.json.encode(value))
 
@@ -331,7 +331,7 @@ def declared_settings(group: type[Settings]) -> tuple[Setting, ...]:
     """The settings that a struct declares, in their order."""
     hints = get_type_hints(group, include_extras=True)
     fields = [field for field in msgspec.structs.fields(group) if field.name not in group.undeclared]
-    settings = [_setting(group, field.name, hints[field.name], _default(field)) for field in fields]
+    settings = [_make_setting(group, field.name, hints[field.name], _default(field)) for field in fields]
     for number, each in enumerate(settings):
         before = settings[number - 1] if number else each
         title = each.title or (before.title if before.owner is each.owner else "") or each.owner.title
@@ -344,11 +344,11 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
     return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
 
 
-def _setting(group: type[Settings], field: str, hint: Any, default: Any) -> Setting:
+def _make_setting(group: type[Settings], field: str, hint: Any, default: Any) -> Setting:
     if get_origin(hint) is not Annotated:
         raise TypeError(f"{group.__name__}.{field} has no setting(...): say what it is for")
     kind, declared = get_args(hint)[:2]
-    kind, optional = _without_none(kind)
+    kind, optional = _strip_none(kind)
     pair = get_origin(kind) is tuple and len(get_args(kind)) == 2 and get_args(kind)[1] is not Ellipsis
     scalar = get_args(kind)[0] if pair else kind
     choices: tuple[str, ...] = get_args(scalar) if get_origin(scalar) is Literal else ()
@@ -371,7 +371,7 @@ def _setting(group: type[Settings], field: str, hint: Any, default: Any) -> Sett
     return complete
 
 
-def _without_none(hint: Any) -> tuple[Any, bool]:
+def _strip_none(hint: Any) -> tuple[Any, bool]:
     """A type without None, and whether None was allowed."""
     if get_origin(hint) not in (Union, types.UnionType):
         return hint, False

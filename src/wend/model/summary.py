@@ -15,12 +15,12 @@ class Packets(msgspec.Struct, frozen=True):
     """The same if each packet had a single destination."""
 
 
-def _multiple(field: str) -> str:
+def _multiple_text(field: str) -> str:
     """`within_1_25` -> `1.25`"""
     return field.removeprefix("within_").replace("_", ".")
 
 
-class Late(msgspec.Struct, frozen=True, rename=_multiple):
+class Late(msgspec.Struct, frozen=True, rename=_multiple_text):
     """The shares of late packets within multiples of the deadline; None if none was late."""
 
     within_1_25: float | None = None

@@ -75,7 +75,7 @@ class TraceTable:
     def rows(self) -> Iterator[tuple[Any, ...]]:
         return zip(*(self.column(name) for name in self._names), strict=True)
 
-    def update(self, digest: "hashlib._Hash") -> None:
+    def update_digest(self, digest: "hashlib._Hash") -> None:
         digest.update(f"{self.name}:{len(self)};".encode())
         digest.update(self._packed)
         for texts in self._texts.values():
@@ -98,7 +98,7 @@ class Trace:
         """A hash of all tables. The same run has the same hash in every process and on every machine."""
         digest = hashlib.sha256()
         for table in self.tables.values():
-            table.update(digest)
+            table.update_digest(digest)
         return digest.hexdigest()
 
     def write(self, folder: Path) -> None:

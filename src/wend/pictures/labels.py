@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wend.pictures.style import SMALL
-from wend.pictures.svg import ASCENT, DESCENT, Extent, line, text, width_of
+from wend.pictures.svg import ASCENT, DESCENT, Extent, line, text, text_width
 
 Segments = NDArray[np.float64]
 """(n, 4): x1, y1, x2, y2 of each line."""
@@ -59,9 +59,11 @@ def place_labels(
     placed: list[PlacedLabel] = []
     for label in sorted(labels, key=lambda one: not one.needed):
         spots = [
-            (_crossings(_grown(box), segments) + 0.01 * turn + 2.0 * step, step, box)
+            (_count_crossings(_add_margin(box), segments) + 0.01 * turn + 2.0 * step, step, box)
             for step, turn, box in _positions(label, size)
-            if box.within(bounds) and not any(box.overlaps(other.box) for other in placed) and not _covers(box, nodes)
+            if box.is_within(bounds)
+            and not any(box.overlaps(other.box) for other in placed)
+            and not _covers(box, nodes)
         ]
         if spots:
             _, step, box = min(spots, key=lambda spot: spot[0])
@@ -73,10 +75,10 @@ def _positions(label: Label, size: float) -> Iterator[tuple[int, int, Extent]]:
     """The positions that a label may take, each with the numbers of its distance and of its direction."""
     for step, reach in enumerate(_REACHES if label.needed else _REACHES[:1]):
         for turn, direction in enumerate(_AROUND):
-            yield step, turn, _beside(label, direction, reach, size)
+            yield step, turn, _place_beside(label, direction, reach, size)
 
 
-def label_elements(placed: Iterable[PlacedLabel], size: float = SMALL, css: str = "fill-soft") -> list[str]:
+def draw_labels(placed: Iterable[PlacedLabel], size: float = SMALL, css: str = "fill-soft") -> list[str]:
     """The placed labels as SVG. A halo separates words from lines behind them."""
     elements = []
     for label, box, leader in placed:
@@ -93,10 +95,10 @@ def node_box(x: float, y: float, radius: float) -> Extent:
     return Extent(x - radius, y - radius, x + radius, y + radius)
 
 
-def _beside(label: Label, direction: tuple[float, float], reach: float, size: float) -> Extent:
+def _place_beside(label: Label, direction: tuple[float, float], reach: float, size: float) -> Extent:
     """The box of a label whose nearest point to the node is in that direction."""
     across, down = direction
-    width, height = width_of(label.words, size, bold=label.needed), (ASCENT + DESCENT) * size
+    width, height = text_width(label.words, size, bold=label.needed), (ASCENT + DESCENT) * size
     away = label.radius + _GAP + reach
     x, y = label.x + across * away, label.y + down * away
     left = x - width * (0.5 - 0.5 * _sign(across))
@@ -108,7 +110,7 @@ def _sign(value: float) -> float:
     return 0.0 if abs(value) < 1e-9 else math.copysign(1.0, value)
 
 
-def _grown(box: Extent) -> Extent:
+def _add_margin(box: Extent) -> Extent:
     """A box with a margin, for lines that have a width."""
     return Extent(box.left - _GAP, box.top - _GAP, box.right + _GAP, box.bottom + _GAP)
 
@@ -120,7 +122,7 @@ def _covers(box: Extent, discs: NDArray[np.float64]) -> bool:
     return bool((away < discs[:, 2]).any())
 
 
-def _crossings(box: Extent, segments: Segments) -> int:
+def _count_crossings(box: Extent, segments: Segments) -> int:
     """How many lines run through a box, by clipping each to it (Liang and Barsky)."""
     if not len(segments):
         return 0

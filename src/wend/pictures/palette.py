@@ -101,6 +101,6 @@ FAMILIES = {
 """The colour of each family of compared systems: the part of a system's name before the first hyphen."""
 
 
-def heat(share: float) -> str:
+def heat_colour(share: float) -> str:
     """The name of the heat colour of a share between 0 and 1."""
     return HEATS[min(max(int(share * len(HEATS)), 0), len(HEATS) - 1)]

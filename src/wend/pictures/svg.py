@@ -37,7 +37,7 @@ class Extent(NamedTuple):
             self.left < other.right and other.left < self.right and self.top < other.bottom and other.top < self.bottom
         )
 
-    def within(self, other: "Extent") -> bool:
+    def is_within(self, other: "Extent") -> bool:
         return (
             other.left <= self.left
             and self.right <= other.right
@@ -46,15 +46,17 @@ class Extent(NamedTuple):
         )
 
 
-def width_of(words: str, size: float = TEXT, *, bold: bool = False) -> float:
+def text_width(words: str, size: float = TEXT, *, bold: bool = False) -> float:
     """The width of words in the widest usual font."""
     hundredths = sum(_WIDTHS[ord(c) - 32] if 32 <= ord(c) < 127 else _OTHER for c in words)
     return hundredths / 100 * size * (_BOLD if bold else 1.0)
 
 
-def box_of(x: float, y: float, words: str, size: float = TEXT, anchor: str = "start", *, bold: bool = False) -> Extent:
+def text_box(
+    x: float, y: float, words: str, size: float = TEXT, anchor: str = "start", *, bold: bool = False
+) -> Extent:
     """The extent of words whose baseline is at y."""
-    width = width_of(words, size, bold=bold)
+    width = text_width(words, size, bold=bold)
     left = x - width * {"start": 0.0, "middle": 0.5, "end": 1.0}[anchor]
     return Extent(left, y - ASCENT * size, left + width, y + DESCENT * size)
 
@@ -89,7 +91,7 @@ def path(points: Iterable[tuple[float, float]], css: str, width: float = 1.0, mo
     return f'<path d="M{places}" fill="none" class="{css}" stroke-width="{width:g}"{more}/>'
 
 
-def titled(element: str, title: str) -> str:
+def add_tooltip(element: str, title: str) -> str:
     """An element with a tooltip."""
     name = element[1:].partition(" ")[0]
     return f"{element.removesuffix('/>')}><title>{escape(title)}</title></{name}>"

@@ -43,7 +43,7 @@ class MasterSolution(NamedTuple):
     columns: int
     """The number of graphs in the program, without default graphs."""
     prices: Floats
-    """What a unit of load on each row costs, in units of the first objective; 0 for rows that do not bind."""
+    """What a unit of load on each row costs, in units of the last objective; 0 for rows that do not bind."""
 
 
 def optimise(problem: Problem, objectives: Sequence[Objective], *, limit: float | None) -> MasterSolution | None:
@@ -66,15 +66,12 @@ def optimise(problem: Problem, objectives: Sequence[Objective], *, limit: float 
         return None
     if objectives:
         master.bound(max(1.0, y) if limit is not None else highspy.kHighsInf)
-    prices = free
     for number, objective in enumerate(objectives, 1):
         in_units = objective._replace(y=objective.y * scale)
         master.improve(in_units)
-        if number == 1:
-            prices = master.prices / scaled.capacity
         if number < len(objectives):
             master.hold(in_units)
-    return MasterSolution(master.shares, int((master.column >= 0).sum()), prices)
+    return MasterSolution(master.shares, int((master.column >= 0).sum()), master.prices / scaled.capacity)
 
 
 def _unloaded(problem: Problem, ranks: Floats) -> MasterSolution | None:

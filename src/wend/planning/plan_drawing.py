@@ -12,7 +12,7 @@ import numpy as np
 from wend.model.plan import Plan
 from wend.model.rates import Rate
 from wend.pictures import svg
-from wend.pictures.labels import Label, label_elements, place_labels
+from wend.pictures.labels import Label, draw_labels, place_labels
 from wend.pictures.palette import LOADS
 from wend.pictures.style import HEADING, NOTE, SMALL, TITLE
 from wend.planning.arrays import TOLERANCE, Floats, tidy
@@ -129,7 +129,7 @@ def _network(plan: Plan, full: Utilisation, layout: _Layout) -> list[str]:
     for peer, (x, y) in enumerate(places.tolist()):
         colour = style_of(float(full.peers[peer]))[1] if full.peers[peer] > 0 else "soft"
         disc = svg.circle(x, y, radius, f"fill-{colour} stroke-paper", ' stroke-width="1.5"')
-        elements.append(svg.titled(disc, names[peer]))
+        elements.append(svg.add_tooltip(disc, names[peer]))
     named = full.named_peers(_NAMED)
     others = np.argsort(-full.peers, kind="stable").tolist() if peers <= _LABELLED else []
     labels = [
@@ -138,7 +138,7 @@ def _network(plan: Plan, full: Utilisation, layout: _Layout) -> list[str]:
     ]
     discs = [(x, y, radius) for x, y in places.tolist()]
     lines = np.hstack((places[a], places[b]))
-    return elements + label_elements(place_labels(labels, bounds, discs=discs, lines=lines))
+    return elements + draw_labels(place_labels(labels, bounds, discs=discs, lines=lines))
 
 
 def _link(start: Floats, end: Floats, loads: tuple[float, float], caption: str) -> list[str]:
@@ -146,14 +146,14 @@ def _link(start: Floats, end: Floats, loads: tuple[float, float], caption: str) 
     (_, there, wide, _), (_, back, narrow, _) = style_of(loads[0]), style_of(loads[1])
     (x, y), (u, v) = start.tolist(), end.tolist()
     if there == back:
-        return [svg.titled(svg.line(x, y, u, v, f"stroke-{there}", wide), caption)]
+        return [svg.add_tooltip(svg.line(x, y, u, v, f"stroke-{there}", wide), caption)]
     length = max(float(np.hypot(u - x, v - y)), 1e-9)
     across, down = -(v - y) / length, (u - x) / length
     elements = []
     for colour, width, sign in sorted(((there, wide, 1.0), (back, narrow, -1.0)), key=lambda one: one[1]):
         off = sign * (width / 2 + 0.4)
         ends = (x + off * across, y + off * down, u + off * across, v + off * down)
-        elements.append(svg.titled(svg.line(*ends, f"stroke-{colour}", width), caption))
+        elements.append(svg.add_tooltip(svg.line(*ends, f"stroke-{colour}", width), caption))
         if colour != LOADS[0] and length > 24:
             at, tip = (ends[:2], ends[2:]) if sign > 0 else (ends[2:], ends[:2])
             elements.append(_arrow(at, tip, 3.2 + 0.9 * width, colour))
@@ -189,9 +189,9 @@ def _bottlenecks(full: Utilisation, layout: _Layout) -> list[str]:
 
 def _shortened(words: str, most: float) -> str:
     """The words, cut to a width."""
-    if svg.width_of(words, NOTE) <= most:
+    if svg.text_width(words, NOTE) <= most:
         return words
-    while words and svg.width_of(f"{words}…", NOTE) > most:
+    while words and svg.text_width(f"{words}…", NOTE) > most:
         words = words[:-1]
     return f"{words}…"
 
@@ -205,7 +205,7 @@ def _legend(top: float, width: float) -> tuple[list[str], float]:
         ("", 0.0, "arrows: directions differ"),
     ):
         mark = 30.0 if colour else 0.0
-        wide = mark + svg.width_of(words, SMALL)
+        wide = mark + svg.text_width(words, SMALL)
         if x + wide > width - _MARGIN:
             x, y = _MARGIN, y + 20
         if colour:

@@ -143,7 +143,6 @@ def _grow(
     distance[publisher] = 0.0
     keys = np.empty(len(head) + 16)
     nodes = np.empty(len(head) + 16, dtype=np.int32)
-    path = np.empty(len(distance), dtype=np.int32)
     size = push(keys, nodes, np.int64(0), 0.0, np.int32(publisher))
     while size and left:
         so_far, here = keys[0], nodes[0]
@@ -151,23 +150,13 @@ def _grow(
         if so_far > distance[here]:
             continue
         if is_wanted[here] and not in_tree[here]:
-            length = 0
-            node = here
-            while not in_tree[node]:
-                path[length] = into[node]
-                length += 1
-                node = tail[into[node]]
-            for i in range(length - 1, -1, -1):
-                arc = path[i]
-                node = head[arc]
-                arcs[used] = arc
-                used += 1
-                in_tree[node] = True
+            end = _join(tail, head, here, times, per_second, in_tree, arrival, distance, into, arcs, used)
+            for i in range(used, end):
+                node = head[arcs[i]]
                 left -= is_wanted[node]
-                arrival[node] = arrival[tail[arc]] + times[arc]
-                distance[node] = per_second * arrival[node]
                 keys, nodes = _with_entry(keys, nodes, size)
                 size = push(keys, nodes, size, distance[node], node)
+            used = end
             continue
         for arc in range(ptr[here], ptr[here + 1]):
             there = head[arc]
@@ -178,6 +167,30 @@ def _grow(
                 keys, nodes = _with_entry(keys, nodes, size)
                 size = push(keys, nodes, size, total, there)
     return used
+
+
+@compiled
+def _join(
+    tail: Ints, head: Ints, target: int, times: Floats, per_second: float, in_tree: Flags, arrival: Floats,
+    distance: Floats, into: Ints, arcs: Ints, used: int,
+) -> int:  # fmt: skip
+    """Append the path that leads to the target from the tree, and make its peers part of the tree. Returns the number
+    of arcs in use."""
+    length = 0
+    node = target
+    while not in_tree[node]:
+        length += 1
+        node = tail[into[node]]
+    node = target
+    for i in range(used + length - 1, used - 1, -1):
+        arcs[i] = into[node]
+        node = tail[into[node]]
+    for i in range(used, used + length):
+        node = head[arcs[i]]
+        in_tree[node] = True
+        arrival[node] = arrival[tail[arcs[i]]] + times[arcs[i]]
+        distance[node] = per_second * arrival[node]
+    return used + length
 
 
 @compiled

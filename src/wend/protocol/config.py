@@ -90,7 +90,11 @@ class DeliverySettings(Settings, frozen=True, kw_only=True):
     ] = 30 * SECOND
     order_wait_ns: Annotated[
         Nanos,
-        setting("How long an ordered subscription waits for a missing event before it goes on without it.", unit="s"),
+        setting(
+            "How long an ordered subscription waits for a missing event before it goes on without it. Durable ones "
+            "wait 12 times as long if the publisher sets no ttl.",
+            unit="s",
+        ),
     ] = 5 * SECOND
     reliability: Annotated[
         float | None,

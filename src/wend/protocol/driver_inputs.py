@@ -93,7 +93,7 @@ class DriverInputs:
                     self._host.tell(now, self._host.membership, event, effects)
             case LinkAdded():
                 self.check_new_link(event.neighbour.peer)
-                self._layer.add(now, event.neighbour, effects)
+                self._layer.add_link(now, event.neighbour, effects)
             case LinkRemoved():
                 self._remove_link(now, event.peer, effects)
             case Started():
@@ -122,9 +122,9 @@ class DriverInputs:
             for peer in self._host.view.neighbours:
                 self._layer.resync(now, peer, effects)
         if self._store is not None and self._local.pending is not None:
-            self._store.recall(now, self._local.pending.recall(now, stored, effects), effects)
+            self._store.restore(now, self._local.pending.restore(now, stored, effects), effects)
         self._host.tell_all(now, Begun(self._layer.manager.reachable, event.contacts_follow), effects)
-        self._layer.manager.trace(effects)
+        self._layer.manager.request_paths(effects)
 
     def _recall(self, now: Nanos, event: Started, effects: Effects) -> list[PendingRecord]:
         """Restore the records of an earlier incarnation. Return the events that it was still responsible for."""
@@ -137,14 +137,14 @@ class DriverInputs:
                 case ReleasedRecord(id_):
                     pending.pop(id_, None)
                 case DeliveredRecord(id_):
-                    self._local.recall(id_)
+                    self._local.restore(id_)
                 case RetainedRecord():
-                    self._retained.recall(record)
+                    self._retained.restore(record)
                 case StateRecord():
-                    self._host.recall(now, record, effects)
+                    self._host.restore(now, record, effects)
                 case _:
                     durable.append(record)
-        self._local.recall_durable(now, durable, effects)
+        self._local.restore_durable(now, durable, effects)
         return list(pending.values())
 
     def _on_unsent(self, now: Nanos, event: Unsent, effects: Effects) -> None:
@@ -194,7 +194,7 @@ class DriverInputs:
         self._check_given_links()
         if peer not in self._host.view.links:
             raise ConfigError(f"peer {self._host.view.me} is not linked with peer {peer}")
-        self._layer.end(now, peer, effects)
+        self._layer.end_link(now, peer, effects)
 
     def _check_given_links(self) -> None:
         membership = self._host.view.config.membership

@@ -251,7 +251,7 @@ class PluginHost:
         else:
             self._carry_out(now, one, one.handle(now, Heard(sender, message), self.view), effects)
 
-    def recall(self, now: Nanos, record: StateRecord, effects: Effects) -> None:
+    def restore(self, now: Nanos, record: StateRecord, effects: Effects) -> None:
         """Pass a plug-in a message that it stored in an earlier incarnation. Ignore messages that it cannot read."""
         one = self.by_name.get(record.plugin)
         if one is None:

@@ -54,7 +54,7 @@ class PacketOutcomes:
     def on_ack(self, now: Nanos, forward: Forward, effects: Effects) -> None:
         """End the responsibility for a packet that the neighbour has acknowledged."""
         if self._store is not None:
-            self._store.on_ack(forward, effects)
+            self._store.on_ack(now, forward, effects)
         if forward.confirm:
             self._route(now, Acked(forward), effects)
 

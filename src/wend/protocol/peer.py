@@ -134,7 +134,7 @@ class Peer:
         elif (link := self.links.get(event.sender)) is None:
             self._layer.receive_direct(now, event.sender, event.message, effects)
         else:  # the most frequent inputs take the shortest path
-            link.note_heard(now)
+            link.record_heard(now)
             message = event.message
             if link.suspected:
                 self._layer.on_heard_again(now, link, effects, message)
@@ -254,7 +254,7 @@ class Peer:
     # ---------------------------------------------------------------- events that are published here
 
     def _publish(self, now: Nanos, publication: Publication, effects: Effects) -> None:
-        event = self._local.number(publication)
+        event = self._local.number_event(publication)
         if publication.to is not None:
             self._mode.publish_to(now, event, publication.to, effects)
             effects.append(self._receipt(event, (publication.to,)))
@@ -265,7 +265,7 @@ class Peer:
             self._host.tell_all(now, SubscriptionsChanged(), effects)
         event = self._local.choose_group_peers(event, effects)
         subscribers = self.subscriptions.targets(event)
-        event = self._local.chain(event)
+        event = self._local.add_predecessors(event)
         if self._mode.is_early():
             effects.append(Notice("published-early", self.me))
         self._mode.publish(now, event, self._receipt(event, subscribers), effects)
@@ -288,7 +288,7 @@ class Peer:
         if not link.window.add(tx & TX_MASK):
             self._refuse_or_acknowledge_again(now, link, tx, effects)
             return
-        link.note_sent(now)
+        link.record_sent(now)
         age = data.age_ns
         if not 0 <= age <= OLDEST_NS:
             age = min(max(age, 0), OLDEST_NS)
@@ -308,14 +308,14 @@ class Peer:
             return
         effects.append(Send(sender, Ack(tx, reassembled)))
         if not data.dests:
-            self._mode.receive_unnamed(now, sender, data, born, effects)
+            self._mode.receive_without_destinations(now, sender, data, born, effects)
 
     def _refuse_or_acknowledge_again(self, now: Nanos, link: Link, tx: int, effects: Effects) -> None:
         """Acknowledge a duplicate again; refuse a packet that is too old to be recognised."""
         if link.window.is_too_old(tx & TX_MASK):
             effects.append(Refuse(link.peer, TOO_OLD))
             return
-        link.note_sent(now)
+        link.record_sent(now)
         effects.append(Send(link.peer, Ack(tx)))
         effects.append(Notice("duplicate", link.peer))
 
@@ -359,7 +359,7 @@ class Peer:
             return
         self._retransmission.forward(now, forward, effects)
         if self._detector is not None:
-            self._detector.expect(now, forward.peer)
+            self._detector.schedule_check(now, forward.peer)
 
     # ---------------------------------------------------------------- what the link layer tells (`LinkUser`)
 
@@ -387,9 +387,9 @@ class Peer:
     def on_links_changed(self, now: Nanos, effects: Effects) -> None:
         self._host.on_links_changed(now, effects)
 
-    def on_link_returned(self, now: Nanos) -> None:
+    def on_link_returned(self, now: Nanos, neighbour: PeerId) -> None:
         if self._store is not None:
-            self._store.on_link_returned(now)
+            self._store.on_link_returned(now, neighbour)
 
     def message_type(self, plugin: str) -> Any:
         hosted = self._host.by_name.get(plugin)

@@ -66,11 +66,11 @@ class PluginEffects:
                 if self._store is not None:
                     self._store.on_interest_learned(now, effect.peer, effect.returned, effects)
             case MakeLink():
-                self._layer.make(now, effect.peer, effect.path, effects)
+                self._layer.make_link(now, effect.peer, effect.path, effects)
             case Reroute():
                 self._layer.manager.reroute(now, effect.peer, effect.path, effects)
             case EndLink():
-                self._layer.end(now, effect.peer, effects)
+                self._layer.end_link(now, effect.peer, effects)
             case Multicast():
                 effects.append(Multicast(effect.group, PlainMessage(one.name, effect.message)))
             case _:

@@ -79,6 +79,8 @@ class SkippedRecord(msgspec.Struct, frozen=True, gc=False, tag="skipped"):
     an incarnation of a publisher is valid."""
 
     id: EventId
+    is_patient: bool = True
+    """Whether it concerns the subscriptions that want late events, too, or those that let events expire."""
 
 
 class GapRecord(msgspec.Struct, frozen=True, gc=False, tag="gap"):

@@ -86,8 +86,8 @@ class Root(msgspec.Struct, frozen=True):
 def make_root(name: str, signing_secret: bytes, *, serial: int, not_before_s: int, not_after_s: int) -> bytes:
     """A self-signed certificate of a root."""
     key = Ed25519PrivateKey.from_private_bytes(signing_secret)
-    subject = _subject(name)
-    builder = _builder(subject, subject, key.public_key(), serial, not_before_s, not_after_s)
+    subject = _make_subject(name)
+    builder = _make_builder(subject, subject, key.public_key(), serial, not_before_s, not_after_s)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     builder = builder.add_extension(_ROOT_USAGE, critical=True)
     return builder.sign(key, None).public_bytes(Encoding.DER)
@@ -97,7 +97,7 @@ def make_request(name: str, signing_secret: bytes, session_secret: bytes) -> byt
     """A certificate request. Its signature shows that the site has the key."""
     key = Ed25519PrivateKey.from_private_bytes(signing_secret)
     claims = Claims(_VERSION, public_session_key(session_secret))
-    builder = x509.CertificateSigningRequestBuilder().subject_name(_subject(name))
+    builder = x509.CertificateSigningRequestBuilder().subject_name(_make_subject(name))
     builder = builder.add_extension(make_extension(claims), critical=False)
     return builder.sign(key, None).public_bytes(Encoding.DER)
 
@@ -127,9 +127,9 @@ def sign(
     check_groups(groups)
     use = [ExtendedKeyUsageOID.CLIENT_AUTH] if peer is None else list(_PEER_USE)
     claims = Claims(_VERSION, content.session_key, peer, tuple(groups))
-    subject = _subject(content.name if name is None else name)
+    subject = _make_subject(content.name if name is None else name)
     public = Ed25519PublicKey.from_public_bytes(content.signing_key)
-    builder = _builder(subject, _subject(issuer.name), public, serial, not_before_s, not_after_s)
+    builder = _make_builder(subject, _make_subject(issuer.name), public, serial, not_before_s, not_after_s)
     builder = builder.add_extension(x509.ExtendedKeyUsage(use), critical=False)
     builder = builder.add_extension(make_extension(claims), critical=False)
     certificate = builder.sign(key, None).public_bytes(Encoding.DER)
@@ -195,7 +195,7 @@ def read_request(request: bytes) -> Request:
         parsed = x509.load_der_x509_csr(request)
         key = parsed.public_key()
         is_signed = isinstance(key, Ed25519PublicKey) and parsed.is_signature_valid
-        name, claims = _name(parsed.subject), _claims(parsed.extensions)
+        name, claims = _read_name(parsed.subject), _find_claims(parsed.extensions)
     except Untrusted as error:
         raise ConfigError(f"the request cannot be signed: {error}") from None
     except Exception:
@@ -208,7 +208,7 @@ def read_request(request: bytes) -> Request:
 def read_identity(certificate: bytes) -> Identity:
     """The identity in a certificate, no matter who signed it. Raises `ConfigError`."""
     try:
-        return _identity(x509.load_der_x509_certificate(certificate))
+        return _parse_identity(x509.load_der_x509_certificate(certificate))
     except Untrusted as error:
         raise ConfigError(str(error)) from None
     except Exception:
@@ -227,7 +227,7 @@ def read_root(certificate: bytes) -> Root:
             raise ConfigError("this certificate is not a root's")
         key.verify(parsed.signature, parsed.tbs_certificate_bytes)
         dates = int(parsed.not_valid_before_utc.timestamp()), int(parsed.not_valid_after_utc.timestamp())
-        return Root(_name(parsed.subject), certificate, key.public_bytes_raw(), *dates)
+        return Root(_read_name(parsed.subject), certificate, key.public_bytes_raw(), *dates)
     except InvalidSignature:
         raise ConfigError("the root's certificate is not signed by the root") from None
     except (x509.ExtensionNotFound, Untrusted):
@@ -257,8 +257,8 @@ class RootVerifier:
             parsed = x509.load_der_x509_certificate(certificate)
             if not certificate.endswith(_SIGNATURE_HEAD + parsed.signature):  # else a signature has several encodings
                 raise Untrusted("this is not a certificate")
-            issuer = self._issuer(parsed)
-            identity = _identity(parsed)
+            issuer = self._find_issuer(parsed)
+            identity = _parse_identity(parsed)
         except Untrusted:
             raise
         except Exception:  # hostile bytes may raise anything in the parser
@@ -278,7 +278,7 @@ class RootVerifier:
             sentence = f"the certificate of {identity.name} has ended at {utc_text(identity.not_after_s)}"
             raise Untrusted(sentence, code="credentials-expired")
 
-    def _issuer(self, certificate: x509.Certificate) -> Root:
+    def _find_issuer(self, certificate: x509.Certificate) -> Root:
         """The root that signed the certificate."""
         if certificate.signature_algorithm_oid != SignatureAlgorithmOID.ED25519:
             raise Untrusted("the certificate is not signed with Ed25519")
@@ -291,17 +291,17 @@ class RootVerifier:
         raise Untrusted("the certificate is not signed by the root")
 
 
-def _identity(parsed: x509.Certificate) -> Identity:
+def _parse_identity(parsed: x509.Certificate) -> Identity:
     """The content of a certificate. Raises `Untrusted` if it is not ours, or any error of the parser."""
     key = parsed.public_key()
     if not isinstance(key, Ed25519PublicKey):
         raise Untrusted("the certificate's key is not an Ed25519 key")
     if not 0 < parsed.serial_number <= MAX_SERIAL:
         raise Untrusted("the certificate's serial number is out of range")
-    claims = _claims(parsed.extensions)
+    claims = _find_claims(parsed.extensions)
     return Identity(
         serial=parsed.serial_number,
-        name=_name(parsed.subject),
+        name=_read_name(parsed.subject),
         peer=claims.peer,
         groups=claims.groups,
         session_key=claims.session_key,
@@ -311,7 +311,7 @@ def _identity(parsed: x509.Certificate) -> Identity:
     )
 
 
-def _claims(extensions: x509.Extensions) -> Claims:
+def _find_claims(extensions: x509.Extensions) -> Claims:
     """Our extension. The only other one that a certificate may have limits its use in TLS."""
     ours: Claims | None = None
     for extension in extensions:
@@ -326,22 +326,22 @@ def _claims(extensions: x509.Extensions) -> Claims:
 
 def _read_extension(value: bytes) -> Claims:
     try:
-        claims = msgspec.msgpack.decode(_octets(value), type=Claims)
+        claims = msgspec.msgpack.decode(_read_octet_string(value), type=Claims)
         check_groups(claims.groups)
     except (msgspec.DecodeError, ConfigError):
-        _malformed()
+        _raise_malformed()
     if claims.version != _VERSION or len(claims.session_key) != KEY_BYTES:
-        _malformed()
+        _raise_malformed()
     if claims.peer is not None and not 0 <= claims.peer <= MAX_PEER_ID:
-        _malformed()
+        _raise_malformed()
     return claims
 
 
-def _malformed() -> NoReturn:
+def _raise_malformed() -> NoReturn:
     raise Untrusted("the certificate's extension for Wend is malformed") from None
 
 
-def _name(subject: x509.Name) -> str:
+def _read_name(subject: x509.Name) -> str:
     names = subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     if len(names) != 1 or len(list(subject)) != 1 or not isinstance(names[0].value, str):
         raise Untrusted("the certificate does not have one name")
@@ -355,12 +355,12 @@ def _name(subject: x509.Name) -> str:
 # ---------------------------------------------------------------- X.509
 
 
-def _subject(name: str) -> x509.Name:
+def _make_subject(name: str) -> x509.Name:
     check_name(name)
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
-def _builder(
+def _make_builder(
     subject: x509.Name, issuer: x509.Name, key: Ed25519PublicKey, serial: int, not_before_s: int, not_after_s: int
 ) -> x509.CertificateBuilder:
     if not 0 <= not_before_s < not_after_s < 2**37:
@@ -386,10 +386,10 @@ def make_extension(claims: Claims) -> x509.UnrecognizedExtension:
     return x509.UnrecognizedExtension(WEND_OID, header + content)
 
 
-def _octets(value: bytes) -> bytes:
+def _read_octet_string(value: bytes) -> bytes:
     """The content of a DER octet string, as `make_extension` makes it."""
     if len(value) >= 2 and value[0] == 4 and value[1] <= _SHORT_DER and len(value) == 2 + value[1]:
         return value[2:]
     if len(value) >= 4 and value[:2] == b"\x04\x82" and len(value) == 4 + int.from_bytes(value[2:4], "big"):
         return value[4:]
-    _malformed()
+    _raise_malformed()

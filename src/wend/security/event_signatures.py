@@ -53,8 +53,8 @@ class EventVerifier:
 
     def verify(self, event: Event, now_s: int) -> str:
         """The name of the site that signed an event. Raises `Untrusted`."""
-        certificate, signature = _split(event.headers[SIGNATURE_HEADER])
-        identity = self._identity(certificate, now_s)
+        certificate, signature = _split_header(event.headers[SIGNATURE_HEADER])
+        identity = self._verify_certificate(certificate, now_s)
         id_ = event.origin or event.id
         if identity.peer != id_.publisher:
             raise Untrusted(f"an event of peer {id_.publisher} has the signature of {identity.name}")
@@ -65,7 +65,7 @@ class EventVerifier:
             raise Untrusted(f"an event does not have the signature of {identity.name}") from None
         return identity.name
 
-    def _identity(self, certificate: bytes, now_s: int) -> Identity:
+    def _verify_certificate(self, certificate: bytes, now_s: int) -> Identity:
         identity = self._identities.get(certificate)
         if identity is not None and identity.not_before_s <= now_s <= identity.not_after_s:
             return identity
@@ -76,7 +76,7 @@ class EventVerifier:
         return identity
 
 
-def _split(header: str) -> tuple[bytes, bytes]:
+def _split_header(header: str) -> tuple[bytes, bytes]:
     try:
         if len(header) > _MAX_CHARS:
             raise ValueError

@@ -51,7 +51,7 @@ MAX_SALTS = 4
 TOLD, TAKEN, ASKED = 1, 2, 3
 TOLD_FORM: Final = struct.Struct(f"<BQQQ{KEY_BYTES}s")
 SHORT_FORM: Final = struct.Struct("<BQQ")
-_HEAD: Final = packets.head(packets.MULTICAST)
+_HEAD: Final = packets.packet_head(packets.MULTICAST)
 _LABEL: Final = b"wend multicast sender"
 
 Member = tuple[PeerId, int]
@@ -212,12 +212,12 @@ class GroupKeys:
         self._groups.pop(group, None)
 
     def exclude(self, now: Nanos, peer: PeerId) -> None:
-        """The certificate of a peer is no longer accepted."""
+        """Make new keys without a peer whose certificate is no longer accepted."""
         self._excluded[peer] = now
         self._roll_changed_groups(now)
 
     def include(self, now: Nanos, peer: PeerId) -> None:
-        """There is a session with a peer."""
+        """Give keys to a peer again that was excluded: there is a session with it."""
         if self._excluded.pop(peer, None) is not None:
             self._roll_changed_groups(now)
 
@@ -250,7 +250,7 @@ class GroupKeys:
 
     def open(self, now: Nanos, datagram: bytes) -> GroupOpened | None:
         """The message in a datagram. None if it was refused, or waits for a key."""
-        if len(datagram) < GROUP_HEADER_BYTES + TAG_BYTES or packets.type_of(datagram) != packets.MULTICAST:
+        if len(datagram) < GROUP_HEADER_BYTES + TAG_BYTES or packets.packet_type(datagram) != packets.MULTICAST:
             self.refused["foreign-multicast"] += 1
             return None
         _, number, epoch, sender, salt, counter = GROUP_HEADER.unpack_from(datagram)
@@ -265,11 +265,11 @@ class GroupKeys:
         if sender not in group.members or sender in self._excluded:
             self.refused["multicast-of-nonmember"] += 1
             if sender in group.members:
-                self._look_for(now, group, sender)
+                self._seek_session(now, group, sender)
             return None
         key = next((key for key in group.all_keys() if key.epoch == epoch), None)
         if key is None or (key.ends_ns is not None and now >= key.ends_ns):
-            self._without_key(now, group, epoch, datagram)
+            self._hold_packet(now, group, epoch, datagram)
             return None
         body = key.open(sender, salt, counter, datagram)
         if isinstance(body, str):
@@ -277,14 +277,15 @@ class GroupKeys:
             return None
         return GroupOpened(sender, body)
 
-    def _look_for(self, now: Nanos, group: _Group, peer: PeerId) -> None:
-        """An excluded member may have renewed its certificate. Then a message to it begins a session, and `include`
-        follows; a revoked member gets no session."""
+    def _seek_session(self, now: Nanos, group: _Group, peer: PeerId) -> None:
+        """Send an excluded member a message now and then, which begins a session if it has renewed its certificate.
+
+        Then `include` follows. A revoked member gets no session."""
         if now >= self._excluded[peer]:
             self._excluded[peer] = now + LOOK_NS
             self.effects.append(GroupMessage(peer, SHORT_FORM.pack(ASKED, group.number, 0)))
 
-    def _without_key(self, now: Nanos, group: _Group, epoch: int, datagram: bytes) -> None:
+    def _hold_packet(self, now: Nanos, group: _Group, epoch: int, datagram: bytes) -> None:
         """Hold a packet of an epoch whose key this peer lacks, and ask for the key."""
         if group.key is not None and epoch >> 32 < group.key.epoch >> 32 and group.key.maker >= 0:
             self.refused["former-group-key"] += 1
@@ -367,7 +368,7 @@ class GroupKeys:
         self._repeat(now, group)
 
     def _repeat(self, now: Nanos, group: _Group) -> None:
-        """The keeper sends the key to members that have not confirmed it; a member that lacks it asks."""
+        """As the keeper, send the key again to members that have not confirmed it; as a member, ask for a key."""
         assert group.keeper is not None
         group.repeat_ns = now + REPEAT_NS
         if group.keeper[0] == self._me:
@@ -377,7 +378,9 @@ class GroupKeys:
             self._ask(now, group)
 
     def _on_key_request(self, now: Nanos, group: _Group, peer: PeerId, beyond: int) -> None:
-        """A member lacks the key. `beyond` is the last epoch of this keeper that it had and cannot use again."""
+        """Send the key to a member that lacks it.
+
+        `beyond` is the last epoch of this keeper that the member had and cannot use again."""
         key = group.key
         if key is None or key.maker != self._me or (peer, group.members[peer]) not in group.holders:
             return

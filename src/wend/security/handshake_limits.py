@@ -57,7 +57,9 @@ class HandshakeLimiter:
     def size(self) -> int:
         return len(self._sources) + len(self._peer_sources)
 
-    def is_shut(self, now: Nanos, datagram: bytes | memoryview, address: Address, owned: Container[Address]) -> bool:
+    def should_refuse_unread(
+        self, now: Nanos, datagram: bytes | memoryview, address: Address, owned: Container[Address]
+    ) -> bool:
         """Whether to refuse an initiation unread: it shows no cookie, no peer with a session has its address, and a
         moment ago there was no token for a reply."""
         if now >= self._shut_ns or address in owned or any(datagram[-packets.MAC_BYTES :]):
@@ -65,7 +67,9 @@ class HandshakeLimiter:
         self.refused["too-many-handshakes"] += 1
         return True
 
-    def admits(self, now: Nanos, packet: InitiationPacket, address: Address, owned: Container[Address]) -> bool | bytes:
+    def admit_or_make_cookie(
+        self, now: Nanos, packet: InitiationPacket, address: Address, owned: Container[Address]
+    ) -> bool | bytes:
         """Whether to continue with an initiation, or a cookie to send instead."""
         if not hmac.compare_digest(mac(self._mac1_key, packet.signed), packet.mac1):
             self.refused["wrong-mac"] += 1
@@ -91,4 +95,4 @@ class HandshakeLimiter:
         if self._jar.needs_secret(now):
             self._jar.renew(now, self._random(32))
         salt = self._random(packets.SALT_BYTES)
-        return packets.cookie(packet.sender, salt, self._jar.seal(address, salt, packet.mac1))
+        return packets.encode_cookie(packet.sender, salt, self._jar.seal(address, salt, packet.mac1))

@@ -55,7 +55,7 @@ class Responder:
 
     def on_initiation(self, now: Nanos, datagram: bytes, address: Address) -> None:
         packet = packets.decode_initiation(datagram)
-        verdict = self.limiter.admits(now, packet, address, self._table.at)
+        verdict = self.limiter.admit_or_make_cookie(now, packet, address, self._table.at)
         if isinstance(verdict, bytes):
             self._output.notices["cookie-sent"] += 1
             self._output.transmit(address, None, verdict)
@@ -84,7 +84,7 @@ class Responder:
         identity = self._introductions.accept(now, introduction, answer.remote, address)
         if identity is None or identity.peer is None:
             return
-        session = self._table.session(now, identity.peer)
+        session = self._table.get_or_make_session(now, identity.peer)
         if session is None:
             self._output.refused["too-many-peers"] += 1
             return
@@ -108,11 +108,11 @@ class Responder:
         session.next = keys
         self._table.add_keys(keys)
         self._output.notices["handshake-answered"] += 1
-        self._output.transmit(address, None, packets.answer(index, packet.sender, message))
+        self._output.transmit(address, None, packets.encode_answer(index, packet.sender, message))
 
     def on_question(self, now: Nanos, datagram: bytes, address: Address) -> None:
         number, _ = packets.decode_numbered(datagram)
-        reply = packets.certificate(number, self._introductions.certificate)
+        reply = packets.encode_certificate(number, self._introductions.certificate)
         if len(reply) > len(datagram):
             self._output.refused["malformed"] += 1
         elif not self.limiter.may_reply(now):
@@ -169,7 +169,7 @@ class Initiator:
         if not attempt.question or attempt.question_address != attempt.address:
             self._table.number_question(attempt, self._random(packets.NUMBER_BYTES))
             attempt.question_address = attempt.address
-        self._output.transmit(attempt.address, peer, packets.question(attempt.question))
+        self._output.transmit(attempt.address, peer, packets.encode_question(attempt.question))
 
     def _initiate(self, now: Nanos, session: PeerSession, pending: PendingHandshake, identity: Identity) -> None:
         """Send the first message of a handshake."""
@@ -184,7 +184,7 @@ class Initiator:
         except WireError:  # the root has signed an invalid key
             self._output.refused["wrong-handshake"] += 1
             return
-        packet = packets.initiation(pending.index, message)
+        packet = packets.encode_initiation(pending.index, message)
         pending.mac1 = mac(mac1_key(identity.session_key), packet)
         cookie = session.cookie_at(now)
         mac2 = bytes(packets.MAC_BYTES) if cookie is None else mac(cookie, packet, pending.mac1)
@@ -225,7 +225,7 @@ class Initiator:
         ):
             self._output.refused["other-certificate"] += 1
             return None
-        session = self._table.session(now, peer)
+        session = self._table.get_or_make_session(now, peer)
         if session is None:
             self._output.refused["too-many-peers"] += 1
             return None

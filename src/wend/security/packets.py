@@ -96,11 +96,11 @@ def decode_introduction(payload: bytes) -> Introduction:
     return Introduction(version, incarnation, number, certificate, process)
 
 
-def head(kind: int) -> bytes:
+def packet_head(kind: int) -> bytes:
     return _HEAD.pack(MAGIC, VERSION, kind)
 
 
-HEAD_NUMBERS: Final = tuple(int.from_bytes(head(TRANSPORT + kind), "little") for kind in range(MAX_KINDS))
+HEAD_NUMBERS: Final = tuple(int.from_bytes(packet_head(TRANSPORT + kind), "little") for kind in range(MAX_KINDS))
 """The heads of transport packets by kind, as the first field of `TRANSPORT_HEADER`."""
 KINDS: Final = {number: kind for kind, number in enumerate(HEAD_NUMBERS)}
 
@@ -110,7 +110,7 @@ def is_sealed(datagram: bytes | memoryview) -> bool:
     return bytes(datagram[:2]) == MAGIC
 
 
-def type_of(datagram: bytes | memoryview) -> int | None:
+def packet_type(datagram: bytes | memoryview) -> int | None:
     """The type of a packet; None if the datagram is not a packet, or has another version."""
     if len(datagram) < HEAD_BYTES or bytes(datagram[:2]) != MAGIC or datagram[2] != VERSION:
         return None
@@ -127,7 +127,7 @@ class InitiationPacket(NamedTuple):
     mac2: bytes
 
 
-def initiation(index: int, handshake: bytes) -> bytes:
+def encode_initiation(index: int, handshake: bytes) -> bytes:
     """Without its macs."""
     return _INDEX.pack(MAGIC, VERSION, INITIATION, index) + handshake
 
@@ -139,7 +139,7 @@ def decode_initiation(datagram: bytes) -> InitiationPacket:
     return InitiationPacket(_INDEX.unpack_from(datagram)[3], signed[_INDEX.size :], signed, mac1, mac2)
 
 
-def answer(index: int, receiver: int, handshake: bytes) -> bytes:
+def encode_answer(index: int, receiver: int, handshake: bytes) -> bytes:
     return _INDICES.pack(MAGIC, VERSION, ANSWER, index, receiver) + handshake
 
 
@@ -151,7 +151,7 @@ def decode_answer(datagram: bytes) -> tuple[int, int, bytes]:
     return index, receiver, datagram[_INDICES.size :]
 
 
-def cookie(receiver: int, salt: bytes, sealed: bytes) -> bytes:
+def encode_cookie(receiver: int, salt: bytes, sealed: bytes) -> bytes:
     return _INDEX.pack(MAGIC, VERSION, COOKIE, receiver) + salt + sealed
 
 
@@ -163,12 +163,12 @@ def decode_cookie(datagram: bytes) -> tuple[int, bytes, bytes]:
     return _INDEX.unpack_from(datagram)[3], rest[:SALT_BYTES], rest[SALT_BYTES:]
 
 
-def question(number: bytes) -> bytes:
+def encode_question(number: bytes) -> bytes:
     """A question for the certificate of the peer at an address. It is as long as the longest answer."""
     return _NUMBER.pack(MAGIC, VERSION, QUESTION, number) + bytes(MAX_CERTIFICATE_BYTES)
 
 
-def certificate(number: bytes, der: bytes) -> bytes:
+def encode_certificate(number: bytes, der: bytes) -> bytes:
     return _NUMBER.pack(MAGIC, VERSION, CERTIFICATE, number) + der
 
 

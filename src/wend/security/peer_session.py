@@ -48,7 +48,7 @@ class WaitingQueue:
         self._messages.extend(messages)
         return self.trim(now)
 
-    def take(self) -> list[WaitingMessage]:
+    def pop_all(self) -> list[WaitingMessage]:
         messages, self._messages = self._messages, []
         return messages
 
@@ -194,17 +194,17 @@ class PeerSession:
         else:
             dropped, self.previous = former[:-MAX_PREVIOUS], former[-MAX_PREVIOUS:]
         self.incarnation = keys.incarnation
-        self._use(keys)
+        self._make_current(keys)
         return dropped
 
-    def uncross(self, keys: TransportKeys) -> None:
+    def restore_former_keys(self, keys: TransportKeys) -> None:
         """Seal with former keys again, as the other peer does, if they are about as old as the current ones."""
         current = self.current
         if current is not None and abs(current.made_ns - keys.made_ns) < CROSSED_NS and keys in self.previous:
             self.previous = [current if one is keys else one for one in self.previous]
-            self._use(keys)
+            self._make_current(keys)
 
-    def _use(self, keys: TransportKeys) -> None:
+    def _make_current(self, keys: TransportKeys) -> None:
         self.current = keys
         self.certificate, self.identity = keys.certificate, keys.identity
 

@@ -28,7 +28,7 @@ class ReplayWindow:
         back = self.highest - number
         if back < 0:
             return True
-        self._mark()
+        self._set_bits()
         return back < WINDOW and not self._seen >> back & 1
 
     def add(self, number: int) -> bool:
@@ -37,7 +37,7 @@ class ReplayWindow:
         if ahead == 1:
             self.highest = number
             return True
-        self._mark()
+        self._set_bits()
         if ahead > 0:
             self._seen = (self._seen << ahead | 1) & _MASK if ahead < WINDOW else 1
             self.highest = self._marked = number
@@ -45,7 +45,7 @@ class ReplayWindow:
         self._seen |= 1 << -ahead
         return False
 
-    def _mark(self) -> None:
+    def _set_bits(self) -> None:
         """Set the bits of the numbers that came in sequence."""
         count = self.highest - self._marked
         if count:

@@ -46,7 +46,7 @@ from wend.security.session_table import MAX_UNKNOWN, SessionTable
 from wend.security.transport import Opened, TransportKeys
 
 _unpack, _KINDS = packets.TRANSPORT_HEADER.unpack_from, packets.KINDS
-_INITIATION = int.from_bytes(packets.head(packets.INITIATION), "little")
+_INITIATION = int.from_bytes(packets.packet_head(packets.INITIATION), "little")
 KEEPALIVE_NS: Nanos = 2 * SECOND
 """A peer that got a packet, and has sent none for this long, sends an empty one."""
 RECHECK_NS: Nanos = 60 * SECOND
@@ -139,7 +139,7 @@ class SessionLayer:
                 for certificate in certificates:
                     self._introductions.verify(now, certificate)
             except Untrusted as error:
-                self._end(session, str(error))
+                self._end_session(session, str(error))
             else:
                 void = session.drop_former(partial(self._is_void, now, certificates))
                 self._table.remove_keys(void)
@@ -154,10 +154,10 @@ class SessionLayer:
             return True
         return False
 
-    def locate(self, now: Nanos, peer: PeerId, address: Address) -> None:
+    def set_address(self, now: Nanos, peer: PeerId, address: Address) -> None:
         """Send to this peer at this address until it is heard from another. If it is silent there, try this one
         again."""
-        session = self._table.session(now, peer)
+        session = self._table.get_or_make_session(now, peer)
         if session is not None:
             session.address = session.given_address = address
 
@@ -297,11 +297,13 @@ class SessionLayer:
         if address != session.address:
             self._move(now, session, address)
         if self.id > session.peer:  # one of the two follows the other, so that both seal with the same keys
-            session.uncross(keys)
+            session.restore_former_keys(keys)
 
     def _on_long_handshake(self, now: Nanos, head: int, datagram: bytes | memoryview, address: Address) -> None:
         """Handle a datagram that is not a transport packet, unless there are too many."""
-        if head != _INITIATION or not self._responder.limiter.is_shut(now, datagram, address, self._table.at):
+        if head != _INITIATION or not self._responder.limiter.should_refuse_unread(
+            now, datagram, address, self._table.at
+        ):
             self._on_handshake(now, datagram, address)
 
     def _on_handshake(self, now: Nanos, datagram: bytes | memoryview, address: Address) -> None:
@@ -312,7 +314,7 @@ class SessionLayer:
             self.refused["malformed"] += 1
 
     def _dispatch(self, now: Nanos, datagram: bytes, address: Address) -> None:
-        match packets.type_of(datagram):
+        match packets.packet_type(datagram):
             case packets.INITIATION:
                 self._responder.on_initiation(now, datagram, address)
             case packets.ANSWER:
@@ -326,7 +328,7 @@ class SessionLayer:
             case packets.CERTIFICATE:
                 introduced = self._initiator.on_certificate(now, datagram, address)
                 if introduced is not None:
-                    self._speak(now, *introduced)
+                    self._assign_address(now, *introduced)
             case None if packets.is_sealed(datagram):
                 self.refused["other-version"] += 1
             case None:
@@ -344,18 +346,18 @@ class SessionLayer:
         self.notices["session"] += 1
         if session.address != address:
             self._move(now, session, address)
-        self._table.note_address(now, session.peer, address)
+        self._table.record_address(now, session.peer, address)
         if is_new:
             self.effects.append(SessionReady(session.peer, address, keys.incarnation))
         self._flush(now, session)
 
-    def _speak(self, now: Nanos, session: PeerSession, attempt: AddressSession) -> None:
-        """The peer at an address is known: send it the messages that wait there."""
+    def _assign_address(self, now: Nanos, session: PeerSession, attempt: AddressSession) -> None:
+        """Record which peer is at an address, and send it the messages that wait there."""
         self._table.remove_unknown(attempt)
-        self._table.note_address(now, session.peer, attempt.address)
+        self._table.record_address(now, session.peer, attempt.address)
         if session.address is None:
             session.address = attempt.address
-        self._output.count_unsent(session.waiting.add(now, *attempt.waiting.take()))
+        self._output.count_unsent(session.waiting.add(now, *attempt.waiting.pop_all()))
         if session.has_keys(now):
             self._flush(now, session)
         else:
@@ -367,7 +369,7 @@ class SessionLayer:
         if keys is None or session.address is None:
             return
         self._output.count_unsent(session.waiting.trim(now))
-        messages = session.waiting.take()
+        messages = session.waiting.pop_all()
         for message in messages:
             packet = keys.seal(message.kind, message.body)
             self._output.transmit(message.address or session.address, session.peer, packet)
@@ -380,20 +382,21 @@ class SessionLayer:
             self._output.transmit(session.address, session.peer, session.current.seal(packets.NOTHING, b""))
 
     def _move(self, now: Nanos, session: PeerSession, address: Address) -> None:
-        """The newest authentic packet of a peer came from a new address."""
+        """Send to a peer at the new address from which its newest authentic packet came."""
         self._table.forget_address(session.peer, session.address)
         session.address = address
-        self._table.note_address(now, session.peer, address)
+        self._table.record_address(now, session.peer, address)
         self.effects.append(SessionMoved(session.peer, address))
 
-    def _end(self, session: PeerSession, reason: str) -> None:
-        """The certificate of a peer is no longer accepted. The driver learns of it even if there are no keys: the
-        peer may have those of multicast groups."""
+    def _end_session(self, session: PeerSession, reason: str) -> None:
+        """End the session with a peer whose certificate is no longer accepted.
+
+        The driver is notified even if there are no keys: the peer may have those of multicast groups."""
         if session.current is not None:
             self.notices["session-ended"] += 1
         self._table.drop_keys(session)
         session.certificate, session.identity = b"", None
-        self._output.count_unsent(len(session.waiting.take()))
+        self._output.count_unsent(len(session.waiting.pop_all()))
         self.effects.append(SessionEnded(session.peer, reason))
 
     # ---------------------------------------------------------------- time
@@ -410,7 +413,7 @@ class SessionLayer:
         self._output.count_unsent(session.waiting.trim(now))
         self._table.remove_keys(session.drop_ended(now))
         if session.identity is not None and wall_s > session.identity.not_after_s:
-            self._end(session, "the certificate has ended")
+            self._end_session(session, "the certificate has ended")
         elif session.previous:
             self._table.remove_keys(session.drop_former(lambda keys: wall_s > keys.identity.not_after_s))
         if session.current is not None and session.is_silent(now, SILENCE_NS):

@@ -36,8 +36,8 @@ class SessionTable:
         of_peers = len(self.peers) + len(self.unknown) + len(self.at)
         return of_peers + len(self.by_index) + len(self.handshakes) + len(self._questions)
 
-    def session(self, now: Nanos, peer: PeerId) -> PeerSession | None:
-        """The entry of a peer, made if there is none. None if too many peers have keys."""
+    def get_or_make_session(self, now: Nanos, peer: PeerId) -> PeerSession | None:
+        """Return the entry of a peer, a new one if there is none; None if too many peers have keys."""
         session = self.peers.get(peer)
         if session is None:
             if len(self.peers) >= MAX_PEERS:
@@ -54,9 +54,9 @@ class SessionTable:
             self.drop_keys(session)
             self.at = {address: owner for address, owner in self.at.items() if owner != peer}
 
-    def note_address(self, now: Nanos, peer: PeerId, address: Address) -> None:
-        """A peer was heard at this address. If another live peer has the address, that one keeps it: the source of this
-        packet was wrong."""
+    def record_address(self, now: Nanos, peer: PeerId, address: Address) -> None:
+        """Record that a peer was heard at this address. If another live peer has the address, that one keeps it: the
+        source of this packet was wrong."""
         owner = self.peers.get(self.at.pop(address, peer))
         if owner is not None and owner.peer != peer and owner.address == address and now - owner.heard_ns <= ALIVE_NS:
             peer = owner.peer
@@ -65,7 +65,7 @@ class SessionTable:
         self.at[address] = peer
 
     def forget_address(self, peer: PeerId, address: Address | None) -> None:
-        """A peer is no longer at this address."""
+        """Record that a peer is no longer at this address."""
         if address is not None and self.at.get(address) == peer:
             del self.at[address]
 

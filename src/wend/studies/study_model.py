@@ -252,6 +252,10 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
                 metrics |= {panel.metric, *(metric or "" for _, metric in panel.curve), *(one.metric for one in lines)}
         return frozenset(metrics - {""}) | self.other_shares
 
+    def without_figures(self) -> "Study":
+        """The same study without figures and tables, for its claims alone."""
+        return msgspec.structs.replace(self, figures=(), tables=(), comparison=None, other_shares=self.shares())
+
     def only(self, figures: list[str], strategies: frozenset[str]) -> "Study":
         """Select figures and tables (all if none is named) and strategies of the study."""
         names = [*(figure.name for figure in self.figures), *(table.name for table in self.tables)]

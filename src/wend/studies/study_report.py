@@ -5,6 +5,7 @@
 programs.
 """
 
+import os
 import platform
 from importlib.metadata import version
 from pathlib import Path
@@ -25,6 +26,7 @@ PAGES = ("report.html", "report.md", "report.json")
 VERDICTS = ("met", "not met", "contradicted", "doubtful", "not run")
 RANKS = {verdict: rank for rank, verdict in enumerate(("not met", "contradicted", "doubtful", "met", "not run"))}
 """The order of claims in the report: failures first."""
+VERSIONS = f"Wend {__version__}, Python {platform.python_version()}, Spark {version('pyspark')}"
 _TEMPLATES = Environment(
     loader=PackageLoader("wend.studies"),
     autoescape=select_autoescape(enabled_extensions=("html.j2",), default=False),
@@ -50,8 +52,14 @@ def write_report(results: StudyResults, out: Path) -> Path:
 
 def as_json(results: StudyResults) -> dict[str, Any]:
     """The results of a study as one JSON object."""
+    drawing = _drawing(results)
     return {
         "study": results.study.name,
+        "title": results.study.title,
+        "paper": results.study.paper,
+        "command": results.command,
+        "cores": os.cpu_count(),
+        "versions": VERSIONS,
         "size": results.size.name,
         "duration_s": results.size.duration_s,
         "seeds": results.size.seeds,
@@ -62,10 +70,34 @@ def as_json(results: StudyResults) -> dict[str, Any]:
         "left_out": results.left_out,
         "elapsed_s": results.elapsed_s,
         "simulated_wall_s": results.simulated_wall_s,
+        "costs": results.costs,
         "verdicts": count_verdicts(results.claims),
         "unsure": count_verdicts([result for result in results.claims if result.sure is False]),
         "claims": [_claim_json(result, results.study.shares()) for result in results.claims],
+        "tables": [_table_view(table, results) for table in results.study.tables],
+        "comparison": _comparison_json(results),
+        "remarks": list(results.study.remarks),
+        "figures": [
+            {"name": each.name, "title": each.title, "caption": each.caption, "stars": drawing.has_stars(each)}
+            for each in results.study.figures_at(results.size)
+        ],
     }
+
+
+def _comparison_json(results: StudyResults) -> dict[str, Any]:
+    """The comparison without the pictures of its columns."""
+    view = _comparison_view(results.study.comparison, results)
+    columns = [column["label"] for column in view.get("columns", [])]
+    return {**view, "columns": columns} if view["rows"] else {}
+
+
+def _drawing(results: StudyResults) -> Drawing:
+    size = results.size
+    each = f", {size.duration_s:g} s each" if size.duration_s else ""
+    where = f"Seeds 1–{size.seeds}{each}, code {results.code}."
+    smoke = "SMOKE RUN, not a result. " if size.thin else ""
+    stated = stated_values([result.claim for result in results.claims], size)
+    return Drawing(size, results.estimates, stated, smoke + where)
 
 
 def count_verdicts(results: list[ClaimResult]) -> dict[str, int]:
@@ -111,11 +143,7 @@ def _claim_json(result: ClaimResult, shares: frozenset[str]) -> dict[str, Any]:
 def _view(results: StudyResults, folder: Path) -> dict[str, Any]:
     """The values for the templates. Templates decide the layout; all numbers are computed here."""
     size = results.size
-    every = [result.claim for result in results.claims]
-    each = f", {size.duration_s:g} s each" if size.duration_s else ""
-    where = f"Seeds 1–{size.seeds}{each}, code {results.code}."
-    smoke = "SMOKE RUN, not a result. " if size.thin else ""
-    drawing = Drawing(size, results.estimates, stated_values(every, size), smoke + where)
+    drawing = _drawing(results)
     figures = results.study.figures_at(size)
     for figure in figures:
         drawing.save(figure, folder)
@@ -136,7 +164,7 @@ def _view(results: StudyResults, folder: Path) -> dict[str, Any]:
         "light": page_colours(dark=False),
         "dark": page_colours(dark=True),
         "font": FONT,
-        "versions": f"Wend {__version__}, Python {platform.python_version()}, Spark {version('pyspark')}",
+        "versions": VERSIONS,
         "elapsed": _duration(results.elapsed_s),
         "simulated_wall": _duration(results.simulated_wall_s),
     }

@@ -37,6 +37,9 @@ class StudyResults(msgspec.Struct, frozen=True, kw_only=True):
     elapsed_s: float
     simulated_wall_s: float
     """Computing time of all runs together, including those of earlier sessions."""
+    command: str = ""
+    costs: dict[str, float] = {}
+    """The computing time of each kind of run, or of each strategy."""
 
 
 def run_study(
@@ -47,21 +50,25 @@ def run_study(
     *,
     strategies: list[str] | None = None,
     only: list[str] | None = None,
+    claims_alone: bool = False,
     run: Runner | None = None,
     available: frozenset[str] | None = None,
     limit_s: float = LIMIT_S,
     quiet: bool = False,
 ) -> StudyResults:
-    """Execute the missing runs, and judge the claims of the chosen figures. Tests replace the simulator by `run`, and
+    """Execute the missing runs, and judge the claims of the chosen figures. With `claims_alone`, execute only the runs
+    that claims need, and show no figures and tables. Tests replace the simulator by `run`, and
     the known strategies by `available`."""
     began = monotonic()
     selected, chosen, left_out = choose(study, size, strategies or [], only or [], available)
+    if claims_alone:
+        selected = selected.without_figures()
     claims = [claim for claim in load_claims(study.name) if not only or claim.figure in only]
     work: RunKind[Any] = size.trials or Simulations(run)
     swept = sweep(
         spark, work, study_runs(selected, size, claims, chosen), study.name, out, limit_s=limit_s, quiet=quiet
     )
-    values, wall_s = _per_run(swept.results, work.averaged)
+    values, costs = _per_run(swept.results, work.averaged)
     return StudyResults(
         study=selected,
         size=size,
@@ -73,8 +80,19 @@ def run_study(
         failures=swept.failures,
         code=swept.store.code,
         elapsed_s=monotonic() - began,
-        simulated_wall_s=wall_s,
+        simulated_wall_s=sum(costs.values()),
+        command=_command(study, size, strategies or [], only or [], claims_alone),
+        costs=costs,
     )
+
+
+def _command(study: Study, size: Size, strategies: list[str], only: list[str], claims_alone: bool) -> str:
+    """The command that runs this."""
+    options = [] if size.name == "default" else [f"--{size.name}"]
+    options += ["--claims"] if claims_alone else []
+    options += [f"--only {','.join(only)}"] if only else []
+    options += [f"--strategies {','.join(strategies)}"] if strategies else []
+    return " ".join(["wend study", study.name, *options])
 
 
 def choose(
@@ -112,13 +130,16 @@ def _settings(study: Study, size: Size, claims: list[Claim], strategies: frozens
         )
 
 
-def _per_run(results: DataFrame, columns: Sequence[str]) -> tuple[Values, float]:
-    rows = results.select("setting", "seed", "error", *columns).toArrow().to_pylist()
+def _per_run(results: DataFrame, columns: Sequence[str]) -> tuple[Values, dict[str, float]]:
+    part = "kind" if "kind" in results.columns else "strategy"
+    rows = results.select("setting", "seed", "error", part, *columns).toArrow().to_pylist()
+    costs: dict[str, float] = {}
     values: dict[str, dict[int, dict[str, float | None] | None]] = {}
     for row in rows:
         metrics = {name: row[name] for name in columns} if row["error"] is None else None
         values.setdefault(row["setting"], {})[row["seed"]] = metrics
-    return values, sum(row["wall_s"] or 0.0 for row in rows)
+        costs[row[part]] = costs.get(row[part], 0.0) + (row["wall_s"] or 0.0)
+    return values, dict(sorted(costs.items()))
 
 
 def _estimates(results: DataFrame, columns: Sequence[str]) -> dict[tuple[str, str], Estimate]:

@@ -30,6 +30,14 @@ DRAWN: dict[str, tuple[Maker, str]] = {
         lambda seed: power_law(seed, PowerLaw(homing="single"), "power-law-single"),
         "the same, but an AS joins by one link",
     ),
+    "power-law-4": (
+        lambda seed: power_law(seed, PowerLaw(domains=4), "power-law-4"),
+        "as power-law, with 4 AS",
+    ),
+    "power-law-16": (
+        lambda seed: power_law(seed, PowerLaw(domains=16), "power-law-16"),
+        "as power-law, with 16 AS",
+    ),
 }
 
 

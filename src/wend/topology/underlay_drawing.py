@@ -13,8 +13,8 @@ import numpy as np
 
 from wend.model.events import PeerId
 from wend.pictures import svg
-from wend.pictures.labels import Label, Segments, label_elements, node_box, place_labels
-from wend.pictures.palette import HEATS, heat
+from wend.pictures.labels import Label, Segments, draw_labels, node_box, place_labels
+from wend.pictures.palette import HEATS, heat_colour
 from wend.pictures.style import SMALL, TEXT, TINY, TITLE
 from wend.topology.graph import Overlay
 from wend.topology.layout import fit, height_for, lay_out
@@ -85,7 +85,7 @@ def _used(under: Underlay, spots: Floats, over: Ints) -> Iterator[str]:
             width = 1.2 + 6 * math.sqrt(over[link] / most)
             a, b = under.ends[link].tolist()
             caption = f"{under.names[a]} – {under.names[b]}: {_counted(int(over[link]), 'overlay link')}"
-            yield svg.titled(
+            yield svg.add_tooltip(
                 f'<path class="used stroke-{_colour(int(over[link]), most)}" stroke-opacity="0.75" '
                 f'stroke-linecap="round" stroke-width="{width:.1f}" d="{_segment(spots, [a, b])}"/>',
                 caption,
@@ -95,7 +95,7 @@ def _used(under: Underlay, spots: Floats, over: Ints) -> Iterator[str]:
 def _curves(placement: Placement, overlay: Overlay, spots: Floats) -> Iterator[str]:
     for link in overlay.links:
         ends = spots[placement.homes[[link.a, link.b]]].tolist()
-        yield svg.titled(_curve(*ends), f"overlay link {link.a} – {link.b}")
+        yield svg.add_tooltip(_curve(*ends), f"overlay link {link.a} – {link.b}")
 
 
 def _control(start: list[float], end: list[float]) -> tuple[float, float]:
@@ -118,7 +118,7 @@ def _shared(under: Underlay, spots: Floats, through: Ints, links: int) -> Iterat
         x, y = spots[router].tolist()
         css = f"shared stroke-paper fill-{_colour(int(through[router]), most)}"
         disc = svg.circle(x, y, round(_radius(int(through[router]), most), 1), css, ' stroke-width="1"')
-        yield svg.titled(
+        yield svg.add_tooltip(
             disc, f"router {under.names[router]} is on {through[router]} of {_counted(links, 'overlay link')}"
         )
 
@@ -133,7 +133,7 @@ def _peers(placement: Placement, spots: Floats, landmarks: frozenset[PeerId]) ->
         x, y = spots[placement.homes[peer]].tolist()
         said = f"peer {peer} on router {placement.underlay.names[placement.homes[peer]]}"
         box = node_box(x, y, size)
-        shape = [svg.titled(_star(x, y, 1.9 * size) if peer in landmarks else _peer(x, y, size), said)]
+        shape = [svg.add_tooltip(_star(x, y, 1.9 * size) if peer in landmarks else _peer(x, y, size), said)]
         if placement.peers <= _NUMBERED and not any(box.overlaps(other) for other in numbered):
             shape.append(svg.text(x, y + 3.3, str(peer), TINY, "fill-paper", "middle", bold=True))
             numbered.append(box)
@@ -183,7 +183,7 @@ def _names(
     ]
     drawn = {*homes, *np.flatnonzero(through > 1).tolist()} if under.routers <= _LABELLED else {*homes, *worst}
     discs = [(*spots[router].tolist(), radius(router)) for router in sorted(drawn)]
-    yield from label_elements(place_labels(labels, bounds, discs=discs, lines=lines))
+    yield from draw_labels(place_labels(labels, bounds, discs=discs, lines=lines))
 
 
 def _straight(under: Underlay, spots: Floats, over: Ints) -> Segments:
@@ -218,7 +218,7 @@ def _legend(top: float, overlay: Overlay, through: Ints, over: int, landmarks: b
     elements: list[str] = []
     x, y = _MARGIN, top + 22
     for width, shapes, words in entries:
-        wide = width + 6 + svg.width_of(words, SMALL)
+        wide = width + 6 + svg.text_width(words, SMALL)
         if x + wide > WIDTH - _MARGIN:
             x, y = _MARGIN, y + 26
         elements.append(f'<g transform="translate({x:.1f}, {y:.1f})">{"".join(shapes)}</g>')
@@ -262,7 +262,7 @@ def _radius(links: int, most: int) -> float:
 
 def _colour(count: int, most: int) -> str:
     """The colour of a link or router that `count` overlay links use."""
-    return "used" if count < 2 else heat((count - 2) / max(1, most - 2))
+    return "used" if count < 2 else heat_colour((count - 2) / max(1, most - 2))
 
 
 def _segment(spots: Floats, pair: list[int]) -> str:

@@ -32,7 +32,7 @@ def write_plan(folder: Path) -> None:
         np.array([[10.0], [0.0]]), np.ones(1),
     )  # fmt: skip
     made = make_plan(FlowNetwork(overlay, link=Rate(100.0)), flow, parse_goal("min-usage"), 2, survive=1)
-    assert {(a, b) for a, b, _ in made.publishes(0)[0].backups} == {(0, 1), (1, 2)}
+    assert {(a, b) for a, b, _ in made.published_flows(0)[0].backups} == {(0, 1), (1, 2)}
     made.write(folder)
 
 

@@ -24,7 +24,7 @@ from wend.protocol.ports import LocalSubscription
 
 STRATEGIES = ("adaptive", "dcrd", "d-tree", "r-tree", "multipath", "planned", "mrst", "spt-k", "rendezvous")
 KINDS = ("crashes", "kills", "stops", "mixed", "rolling")
-RING_DRAIN = "90s"
+DRAIN = "90s"
 """On a DHT the owner of a region that crashed with its replicas has all entries again when subscribers' peers have
 renewed them (30 s), and publishers' peers ask it again 32 s later at most."""
 FILTERS = ("true", 'topic = "t0"', "n < 5", "n >= 3", 'topic = "t0" and n < 8')
@@ -40,7 +40,7 @@ def world_of(seed: int, strategies: tuple[str, ...] = STRATEGIES) -> ClientEngin
         rate=draw.choice([3.0, 8.0]),
         duration="8s",
         heal="8s",
-        drain=RING_DRAIN if drawn.strategy == "rendezvous" else "28s",
+        drain=DRAIN,
         payload_bytes=draw.choice([0, 0, 0, 3000]),
         order_wait=draw.choice(["1s", "5s"]),
         pf=draw.choice([0.0, 0.1, 0.3]),

@@ -94,7 +94,7 @@ def test_what_cannot_be_reached_in_time_is_dropped_by_name() -> None:
 
 @pure_only
 def test_what_a_strategy_loses_in_silence_is_called_unexplained(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TreeRouting, "_hold", lambda self, copy, view: [])
+    monkeypatch.setattr(TreeRouting, "_queue_copy", lambda self, copy, view: [])
     world = build(Scenario(strategy="mrst", peers=6, degree=2, pf=0.3, topics=3, duration="10s", drain="3s"))
     engine = Engine(world)
     engine.run()

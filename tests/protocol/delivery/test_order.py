@@ -2,6 +2,8 @@
 
 from random import Random
 
+import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +23,7 @@ from wend.drivers.live.store.needed_records import NeededRecords
 from wend.model.events import EventId, Qos
 from wend.model.publication import Publication
 from wend.model.units import SECOND
+from wend.protocol.delivery.order import PATIENCE
 from wend.protocol.ports import Deliver, Effect, LocalSubscription, Subscribed, Unsubscribed
 from wend.protocol.records import GapRecord, RemovedRecord, SkippedRecord
 
@@ -59,6 +62,64 @@ def test_when_the_missing_event_does_not_come_it_is_skipped_and_reported() -> No
     assert (delivered(effects), missed(effects), noticed(effects, "order-skipped")) == ([3, 4], [{"skipped": 1}], 1)
     late = peer.hear(made(2, previous=1))
     assert (delivered(late), dropped(late)) == ([], [(2, "overtaken")])
+
+
+def test_a_durable_subscription_waits_longer_and_as_long_as_earlier_events_arrive() -> None:
+    peer = Subscriber(order_wait_ns=SECOND)
+    peer.subscribe(durable(order=True))
+    assert delivered(peer.hear(made(1, previous=0))) == [1]
+    peer.hear(made(50, previous=49))
+    assert delivered(peer.run((PATIENCE - 1) * SECOND)) == []
+    assert delivered(peer.hear(made(2, previous=1))) == [2]
+    assert delivered(peer.run((PATIENCE - 1) * SECOND)) == [], "the retries of others lag, but come"
+    assert delivered(peer.hear(made(3, previous=2))) == [3]
+    peer.run((PATIENCE - 1) * SECOND)
+    effects = peer.run(SECOND)
+    assert (delivered(effects), missed(effects)) == ([50], [{"skipped": 1}])
+
+
+def test_a_durable_subscription_does_not_wait_long_for_what_may_expire() -> None:
+    peer = Subscriber(order_wait_ns=SECOND)
+    peer.subscribe(durable(order=True))
+    peer.hear(made(3, previous=2, ttl_ns=60 * SECOND))
+    assert delivered(peer.run(SECOND)) == [3]
+
+
+def test_plain_and_durable_subscriptions_wait_each_for_itself() -> None:
+    peer = Subscriber(order_wait_ns=SECOND)
+    peer.subscribe(durable(order=True))
+    peer(Subscribed(msgspec.structs.replace(ORDERED, number=2)))
+    peer.hear(made(1, previous=0))
+    peer.hear(made(3, previous=2))
+    assert numbered(peer.run(SECOND)) == [(2, 3)]
+    late = peer.hear(made(2, previous=1))
+    assert (numbered(late), dropped(late)) == ([(1, 2), (1, 3)], [(2, "overtaken")])
+
+
+def test_an_event_that_waits_for_clients_and_for_an_earlier_one_is_not_forgotten() -> None:
+    peer = Subscriber()
+    peer.subscribe(durable(order=True))
+    peer.start(0)
+    peer.attach()
+    peer(Subscribed(PLAIN))
+    peer.hear(made(3, previous=2))
+    assert numbered(peer.run(3 * SECOND)) == [(2, 3)], "clients have had time to reconnect"
+    peer.hear(made(1, previous=0))
+    assert numbered(peer.hear(made(2, previous=1))) == [(2, 2), (1, 2), (1, 3)]
+
+
+@pytest.mark.parametrize("is_durable", [False, True])
+def test_every_skipped_event_that_arrives_late_is_counted_once(is_durable: bool) -> None:
+    peer = Subscriber(order_wait_ns=SECOND)
+    peer.subscribe(durable(order=True)) if is_durable else peer(Subscribed(ORDERED))
+    peer.hear(made(1, previous=0))
+    peer.hear(made(6, previous=5))
+    told = peer.run(PATIENCE * SECOND)
+    for late in (5, 2, 4, 3):
+        told += peer.hear(made(late, previous=late - 1))
+    if is_durable:
+        told += peer.attach()
+    assert sum(counts["skipped"] for counts in missed(told)) == 4
 
 
 def test_an_event_before_a_restart_counts_as_come() -> None:
@@ -137,7 +198,7 @@ def test_after_a_restart_an_event_that_was_skipped_does_not_come_any_more() -> N
     peer.subscribe(durable(order=True))
     peer.hear(made(1, previous=0))
     peer.hear(made(3, previous=2))
-    got = deliveries(peer.run(2 * SECOND))
+    got = deliveries(peer.run(PATIENCE * SECOND))
     assert delivered(got) == [3]
     peer.confirm(got)
     peer.crash()
@@ -172,18 +233,18 @@ def test_after_a_restart_those_in_a_full_backlog_still_wait_for_the_missing_even
 def test_after_a_restart_a_skip_in_a_full_backlog_is_reported() -> None:
     peer = with_a_gap()
     assert missed(peer.attach()) == [{"backlog-full": 1}]
-    late = peer.run(SECOND)
+    late = peer.run(PATIENCE * SECOND)
     assert (delivered(late), missed(late), noticed(late, "order-skipped")) == ([3, 4], [{"skipped": 1}], 1)
     peer.confirm(deliveries(late))
     assert dropped(peer.hear(made(1, previous=0))) == [(1, "overtaken")]
     peer.start(0)
-    told = [*peer.attach(), *peer.run(SECOND)]
+    told = [*peer.attach(), *peer.run(PATIENCE * SECOND)]
     assert (delivered(told), missed(told), noticed(told, "order-skipped")) == ([], [], 0)
 
 
 def test_a_skip_that_no_client_heard_of_is_reported_to_the_next() -> None:
     peer = with_a_gap()
-    peer.run(SECOND)
+    peer.run(PATIENCE * SECOND)
     peer.start(0)
     told = peer.attach()
     assert (delivered(told), missed(told)) == ([3, 4], [{"backlog-full": 1, "skipped": 1}])

@@ -63,7 +63,7 @@ def test_what_broke_is_never_acquitted_and_what_was_heard_since_is_never_blamed(
         if peer in known:
             link.declare_down()
         else:
-            link.on_promise(SECOND)
+            link.on_announced_silence(SECOND)
     causes = SharedRisk(view).find_causes(now, view.links)
     assert causes
     for cause in causes:

@@ -40,7 +40,7 @@ def forwarding(*backups: tuple[PeerId, PeerId, Shares]) -> Forwarding:
     """A sends to S over C, and after a failure as `backups` say."""
     made = Forwarding(plan_of(6, GRAPH, (A, (S,), 10.0, [(1.0, OVER_C), (0.0, OVER_D)])))
     flow = OwnFlow(0, (S,), ((FIRST, 1.0),), backups)
-    made.publishes = lambda peer: (flow,) if peer == A else ()  # type: ignore[method-assign]
+    made.published_flows = lambda peer: (flow,) if peer == A else ()  # type: ignore[method-assign]
     return made
 
 
@@ -101,7 +101,7 @@ def test_without_a_plan_for_it_a_publisher_takes_the_shortest_route_around_a_fai
 def test_a_receiver_that_a_failure_cuts_off_is_not_refused_by_the_plan() -> None:
     made = Forwarding(plan_of(6, GRAPH, (A, (S, T), 10.0, [(1.0, [*OVER_C, (C, T)]), (0.0, OVER_C)])))
     flow = OwnFlow(0, (S, T), ((FIRST, 1.0),), ((C, T, ((SECOND, 1.0),)),))
-    made.publishes = lambda peer: (flow,) if peer == A else ()  # type: ignore[method-assign]
+    made.published_flows = lambda peer: (flow,) if peer == A else ()  # type: ignore[method-assign]
     publisher = Publisher(made)
     publisher.told(Heard(B, LinkOutages(T, (1, 1), (C,))))
     effects = publisher.told(Arrived(A, event(publisher=A), 0, (S, T)))
@@ -121,7 +121,7 @@ def test_a_receiver_that_a_failure_cuts_off_is_not_refused_by_the_plan() -> None
 )
 def test_several_failures_at_once(down: set[tuple[PeerId, PeerId]], expected: Shares | None) -> None:
     plan = forwarding((C, S, ((SECOND, 1.0),)))
-    assert shares_without(plan, plan.publishes(A)[0], frozenset(down)) == expected
+    assert shares_without(plan, plan.published_flows(A)[0], frozenset(down)) == expected
 
 
 def test_the_rest_of_its_own_routes_takes_over_what_a_failure_ends() -> None:

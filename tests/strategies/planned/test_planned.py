@@ -225,7 +225,7 @@ def test_the_next_hops_are_those_of_the_graph_walked_by_hand(tmp_path: Path) -> 
     assert shared.id == plan.id
     for peer in range(6):
         alone = read_forwarding(tmp_path, peer=peer)
-        assert alone.publishes(peer) == shared.publishes(peer) == plan.publishes(peer)
+        assert alone.published_flows(peer) == shared.published_flows(peer) == plan.published_flows(peer)
         for graph in range(plan.head.graphs):
             rows = plan.hops["graph"] == graph
             parent = dict(zip(plan.hops["next"][rows].tolist(), plan.hops["peer"][rows].tolist(), strict=True))

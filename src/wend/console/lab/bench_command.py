@@ -61,11 +61,11 @@ def bench(
     as_json: Json = False,
 ) -> None:
     """Measure Wend and other systems side by side on a lab."""
-    from wend.lab.bench.comparison_page import rows, setups, write
-    from wend.lab.bench.matrix import CellStore, Matrix, chosen_systems
+    from wend.lab.bench.comparison_page import list_setups, summarize_cells, write_page
+    from wend.lab.bench.matrix import CellStore, Matrix, parse_systems
 
     matrix = Matrix(
-        systems=chosen_systems(systems),
+        systems=parse_systems(systems),
         topologies=_parse_numbers(topologies, int, "--topologies"),
         failures=_parse_numbers(failures, int, "--failures"),
         rate_hz=rate,
@@ -83,13 +83,13 @@ def bench(
         keys = {settings.key() for settings in matrix.cells()}
         cells = [cell for cell in cells if cell.settings.key() in keys]
     if docs is not None:
-        for path in write(cells, docs, figures):
+        for path in write_page(cells, docs, figures):
             message_console().print(f"wrote {path}")
     if as_json:
-        print(json.dumps({_setup_text(s): msgspec.to_builtins(rows(cells, s)) for s in setups(cells)}))
+        print(json.dumps({_setup_text(s): msgspec.to_builtins(summarize_cells(cells, s)) for s in list_setups(cells)}))
     else:
-        for setup in setups(cells):
-            for table in _tables(_setup_text(setup), rows(cells, setup)):
+        for setup in list_setups(cells):
+            for table in _tables(_setup_text(setup), summarize_cells(cells, setup)):
                 output_console().print(table)
     if failed:
         raise ConfigError(f"{failed} cells could not be measured; run the same command to try them again")
@@ -97,7 +97,7 @@ def bench(
 
 def _resize_matrix(matrix: "Matrix", quick: bool, pf: str | None, duration: str | None) -> "Matrix":
     """The matrix with the options that change its size."""
-    from wend.lab.bench.matrix import quick as shortened
+    from wend.lab.bench.matrix import shorten as shortened
 
     if quick:
         matrix = msgspec.structs.replace(shortened(matrix), pfs=(0.06,))
@@ -128,9 +128,9 @@ def _setup_text(setup: tuple[float, int]) -> str:
 def _measure(matrix: "Matrix", store: Any, console: "Console") -> int:
     import uvloop
 
-    from wend.lab.bench.matrix import absent_systems, run
+    from wend.lab.bench.matrix import find_absent_systems, measure_missing
 
-    absent = absent_systems(matrix.systems)
+    absent = find_absent_systems(matrix.systems)
     for name, why in absent.items():
         console.print(f"skipping {name}: {why}")
     cells = [settings for settings in matrix.cells() if settings.system not in absent]
@@ -140,7 +140,7 @@ def _measure(matrix: "Matrix", store: Any, console: "Console") -> int:
 
     async def until_done(observer: _Progress) -> int:
         # On SIGTERM, remove the lab first, as with Ctrl-C.
-        running = asyncio.ensure_future(run(todo, store, observer))
+        running = asyncio.ensure_future(measure_missing(todo, store, observer))
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
         return await running
 
@@ -162,15 +162,15 @@ class _Progress:
         self._task = progress.add_task("", total=total)
         self._name = ""
 
-    def begins(self, settings: "CellSettings") -> None:
+    def on_begin(self, settings: "CellSettings") -> None:
         self._name = f"{settings.system}, Pf {settings.pf:g}, topology {settings.topology_seed}"
 
-    def says(self, text: str) -> None:
+    def on_progress(self, text: str) -> None:
         self._progress.update(self._task, description=f"{self._name}: {text}")
         if text.startswith("discarded"):
             self._console.print(f"{self._name}: {text}")
 
-    def ends(self, cell: "Cell") -> None:
+    def on_end(self, cell: "Cell") -> None:
         f = cell.metrics
         self._console.print(
             f"{self._name}: on time {f.on_time_ratio:.4f}, delivered {f.delivery_ratio:.4f}, "
@@ -179,7 +179,7 @@ class _Progress:
         )
         self._progress.advance(self._task)
 
-    def fails(self, settings: "CellSettings", why: str) -> None:
+    def on_failure(self, settings: "CellSettings", why: str) -> None:
         self._console.print(f"{self._name}: not measured, {why}")
         self._progress.advance(self._task)
 
@@ -195,7 +195,7 @@ def _progress(console: "Console", total: int) -> Iterator[_Progress]:
 
 def _tables(setup: str, summaries: list[Any]) -> "Iterator[RenderableType]":
     """One table per Pf, narrow enough for a terminal with 80 columns."""
-    from wend.lab.bench.comparison_page import HEAD, line
+    from wend.lab.bench.comparison_page import HEAD, format_row
 
     left_out = {"Pf", "worlds", "±", "control", "p50"}
     heads = [name for name in HEAD if name not in left_out]
@@ -203,6 +203,6 @@ def _tables(setup: str, summaries: list[Any]) -> "Iterator[RenderableType]":
         table = column_table(*heads, left=("system",), title=f"Pf {pf:g}, {setup}")
         for row in summaries:
             if row.pf == pf:
-                cells = [cell for name, cell in zip(HEAD, line(row), strict=True) if name not in left_out]
+                cells = [cell for name, cell in zip(HEAD, format_row(row), strict=True) if name not in left_out]
                 table.add_row(*cells, style="green" if row.system.startswith("wend") else None)
         yield table

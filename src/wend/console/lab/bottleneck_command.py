@@ -32,7 +32,7 @@ def bottleneck(
     """Measure two live peers across a link of 1 Mbit/s with a queue of 32 kB."""
     import msgspec
 
-    from wend.lab.bottleneck.experiment import EXPERIMENTS, BottleneckSetup, run
+    from wend.lab.bottleneck.experiment import EXPERIMENTS, BottleneckSetup, run_experiment
 
     chosen = EXPERIMENTS if experiments is None else tuple(experiments.split(","))
     for name in chosen:
@@ -43,7 +43,7 @@ def bottleneck(
     for name in EXPERIMENTS:
         if name in chosen:
             with message_console().status(f"{name} ..."):
-                results.append(run(name, setup))
+                results.append(run_experiment(name, setup))
     if as_json:
         print(json.dumps({"setup": msgspec.to_builtins(setup), "results": msgspec.to_builtins(results)}))
     else:

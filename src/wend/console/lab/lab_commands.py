@@ -221,9 +221,9 @@ def clean_up(
 
 def _attach(name: str) -> "Lab":
     from wend.lab.lab import Lab
-    from wend.lab.lab_state import require_root
+    from wend.lab.lab_state import check_root
 
-    require_root()
+    check_root()
     return Lab.attach(name)
 
 
@@ -235,12 +235,12 @@ def _parse_bits(text: str) -> int:
 
 
 def _routers(scenario: "Scenario", overlay: "Overlay", text: str | None) -> frozenset[int]:
-    from wend.lab.node_names import find_nodes, routers_in
+    from wend.lab.node_names import find_nodes, read_routers
 
     if text is not None:
         return find_nodes(overlay, text)
     drawn = scenario.topology in ("full-mesh", "regular") or scenario.topology.startswith("topohub:")
-    return frozenset() if drawn else routers_in(Path(scenario.topology))
+    return frozenset() if drawn else read_routers(Path(scenario.topology))
 
 
 # ---------------------------------------------------------------- output

@@ -129,10 +129,7 @@ def make(
 ) -> None:
     if context.invoked_subcommand is not None:
         return
-    if tables is not None and (topology is not None or workload is not None):
-        raise ConfigError("--from already names links and flows: leave out --topology and --workload")
-    if tables is None and (topology is None or workload is None):
-        raise ConfigError("a plan needs --topology and --workload, or --from (wend plan --help)")
+    _check_sources(topology, workload, tables)
     from wend.model.flows import NO_DEADLINE, parse_deadline
     from wend.planning.model_files import check_model_file
     from wend.planning.models import parse_goal
@@ -260,6 +257,13 @@ def verify(
         output_console().print(f"sound: {', '.join(count_text(*size) for size in sizes)}", markup=False)
     if faults:
         raise typer.Exit(2)
+
+
+def _check_sources(topology: str | None, workload: Path | None, tables: str | None) -> None:
+    if tables is not None and (topology is not None or workload is not None):
+        raise ConfigError("--from already names links and flows: leave out --topology and --workload")
+    if tables is None and (topology is None or workload is None):
+        raise ConfigError("a plan needs --topology and --workload, or --from (wend plan --help)")
 
 
 def _search(

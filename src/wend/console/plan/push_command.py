@@ -106,7 +106,7 @@ def check_sound(plan: "Plan", folder: Path) -> None:
     """Refuse a plan that is damaged. Peers could not tell."""
     from wend.planning.plan_check import check
 
-    if plan.content != plan.head.content:
+    if plan.content_hash != plan.head.content:
         raise ConfigError(f"{folder} is damaged: its tables are not those that were planned")
     if faults := check(plan):
         raise ConfigError(f"{folder} is not sound: {faults[0]} (wend plan check {folder})")

@@ -15,7 +15,7 @@ from wend.lab.bench.delivery_log import DeliveryMetrics
 from wend.lab.bench.measurement import GAP
 from wend.lab.systems.system_table import SYSTEMS
 from wend.model.errors import ConfigError
-from wend.pictures.charts import RankedRow, ranked_dots
+from wend.pictures.charts import RankedRow, draw_ranked_dots
 from wend.pictures.palette import FAMILIES
 
 ORACLE = "oracle"
@@ -53,31 +53,35 @@ class SystemSummary(msgspec.Struct, frozen=True, kw_only=True):
     """The versions of the measured system. There are several if it changed between cells."""
 
 
-def setups(cells: Iterable[Cell]) -> list[Setup]:
+def list_setups(cells: Iterable[Cell]) -> list[Setup]:
     return sorted({(c.settings.rate_hz, c.settings.size_bytes) for c in cells})
 
 
-def rows(cells: list[Cell], setup: Setup) -> list[SystemSummary]:
+def summarize_cells(cells: list[Cell], setup: Setup) -> list[SystemSummary]:
     """One summary per Pf and system; within a Pf the best on-time ratio comes first."""
     mine = [c for c in cells if (c.settings.rate_hz, c.settings.size_bytes) == setup]
     groups: dict[tuple[float, str], list[Cell]] = {}
     for cell in mine:
         groups.setdefault((cell.settings.pf, cell.settings.system), []).append(cell)
-    trees = {_world(c): c for c in mine if c.settings.system == "udp-tree"}
-    summaries = [_row(system, pf, group, trees) for (pf, system), group in groups.items()]
-    summaries += [_oracle(pf, [c for c in mine if c.settings.pf == pf], trees) for pf in {pf for pf, _ in groups}]
+    trees = {_world_key(c): c for c in mine if c.settings.system == "udp-tree"}
+    summaries = [_summarize_system(system, pf, group, trees) for (pf, system), group in groups.items()]
+    summaries += [
+        _summarize_oracle(pf, [c for c in mine if c.settings.pf == pf], trees) for pf in {pf for pf, _ in groups}
+    ]
     return sorted(summaries, key=lambda r: (r.pf, -r.on_time, r.system))
 
 
-def _world(cell: Cell) -> tuple[object, ...]:
+def _world_key(cell: Cell) -> tuple[object, ...]:
     s = cell.settings
     return s.topology_seed, s.failure_seed, s.pf, s.peers, s.degree, s.duration_s
 
 
-def _row(system: str, pf: float, cells: list[Cell], trees: dict[tuple[object, ...], Cell]) -> SystemSummary:
+def _summarize_system(
+    system: str, pf: float, cells: list[Cell], trees: dict[tuple[object, ...], Cell]
+) -> SystemSummary:
     control = sum(c.traffic.control for c in cells)
     return msgspec.structs.replace(
-        _summary(system, pf, [(c, c.metrics, c.traffic.data) for c in cells], trees),
+        _sum_up(system, pf, [(c, c.metrics, c.traffic.data) for c in cells], trees),
         control_hz=control / sum(c.settings.duration_s for c in cells),
         control=control / max(1, sum(c.metrics.expected for c in cells)),
         cpu=mean(c.cpu_share for c in cells),
@@ -87,14 +91,14 @@ def _row(system: str, pf: float, cells: list[Cell], trees: dict[tuple[object, ..
     )
 
 
-def _oracle(pf: float, cells: list[Cell], trees: dict[tuple[object, ...], Cell]) -> SystemSummary:
+def _summarize_oracle(pf: float, cells: list[Cell], trees: dict[tuple[object, ...], Cell]) -> SystemSummary:
     """The oracle's results. Every cell of a world has them, so this takes one cell per world."""
-    worlds = {_world(c): c for c in cells}
+    worlds = {_world_key(c): c for c in cells}
     worlds |= {world: trees[world] for world in worlds if world in trees}
-    return _summary(ORACLE, pf, [(c, c.oracle, c.oracle_packets) for c in worlds.values()], trees)
+    return _sum_up(ORACLE, pf, [(c, c.oracle, c.oracle_packets) for c in worlds.values()], trees)
 
 
-def _summary(
+def _sum_up(
     system: str, pf: float, results: list[tuple[Cell, DeliveryMetrics, int]], trees: dict[tuple[object, ...], Cell]
 ) -> SystemSummary:
     """Sum metrics and data packets over worlds."""
@@ -112,11 +116,11 @@ def _summary(
         p50_ms=mean(m.p50_ms for m in metrics),
         p99_ms=mean(m.p99_ms for m in metrics),
         data=sum(packets for _, _, packets in results) / max(1, expected),
-        relative=_relative([(packets, trees.get(_world(cell))) for cell, _, packets in results]),
+        relative=_packets_relative_to_trees([(packets, trees.get(_world_key(cell))) for cell, _, packets in results]),
     )
 
 
-def _relative(pairs: list[tuple[int, Cell | None]]) -> float | None:
+def _packets_relative_to_trees(pairs: list[tuple[int, Cell | None]]) -> float | None:
     counts = [(data, tree.traffic.data) for data, tree in pairs if tree is not None]
     total = sum(tree for _, tree in counts)
     return sum(data for data, _ in counts) / total if total else None
@@ -130,7 +134,7 @@ HEAD = (
 )  # fmt: skip
 
 
-def line(row: SystemSummary) -> tuple[str, ...]:
+def format_row(row: SystemSummary) -> tuple[str, ...]:
     """A summary as table columns, in the order of `HEAD`."""
     return (
         f"{row.pf:g}",
@@ -149,32 +153,32 @@ def line(row: SystemSummary) -> tuple[str, ...]:
     )
 
 
-def page(cells: list[Cell], figures: dict[Setup, str]) -> str:
+def render_page(cells: list[Cell], figures: dict[Setup, str]) -> str:
     """The page as Markdown. `figures` are paths of images, relative to the page."""
     if not cells:
         raise ConfigError("there are no finished cells to report on")
     sections = [_INTRO]
-    for setup in setups(cells):
+    for setup in list_setups(cells):
         rate, size = setup
         sections.append(f"## {rate:g} {'event' if rate == 1 else 'events'} per second and topic, {size} bytes each")
         if setup in figures:
             sections.append(f"![The share of deliveries in time, by system, the best on top]({figures[setup]})")
-        sections.append(_markdown(rows(cells, setup)))
-    sections += [_COLUMNS, _systems(cells), _method(cells), _machine(cells)]
+        sections.append(_render_table(summarize_cells(cells, setup)))
+    sections += [_COLUMNS, _describe_systems(cells), _describe_method(cells), _describe_machines(cells)]
     return "\n\n".join(sections) + "\n"
 
 
-def _markdown(summaries: list[SystemSummary]) -> str:
+def _render_table(summaries: list[SystemSummary]) -> str:
     lines = [f"| {' | '.join(HEAD)} |", f"| --: | --- | {' | '.join(['--:'] * (len(HEAD) - 2))} |"]
     for row in summaries:
-        columns = list(line(row))
+        columns = list(format_row(row))
         if row.system.startswith("wend"):
             columns[1] = f"**{columns[1]}**"
         lines.append(f"| {' | '.join(columns)} |")
     return "\n".join(lines)
 
 
-def _systems(cells: list[Cell]) -> str:
+def _describe_systems(cells: list[Cell]) -> str:
     versions: dict[str, set[str]] = {}
     for cell in cells:
         versions.setdefault(cell.settings.system, set()).add(cell.version)
@@ -184,23 +188,23 @@ def _systems(cells: list[Cell]) -> str:
         if name in versions
     ]
     lines.append(f"- `{ORACLE}`: computed: the earliest possible arrival, given every failure in the lab's log")
-    return "\n".join(["## Systems", "", *lines, *_rows_of_several_versions(cells), "", _CONFIGS])
+    return "\n".join(["## Systems", "", *lines, *_describe_mixed_versions(cells), "", _CONFIGS])
 
 
-def _rows_of_several_versions(cells: list[Cell]) -> list[str]:
+def _describe_mixed_versions(cells: list[Cell]) -> list[str]:
     """A sentence on the rows that sum cells of several versions."""
     sums = [
         f"`{row.system}` at Pf {row.pf:g}, {rate:g} per second, {size} bytes: {', '.join(row.versions)}"
-        for rate, size in setups(cells)
-        for row in rows(cells, (rate, size))
+        for rate, size in list_setups(cells)
+        for row in summarize_cells(cells, (rate, size))
         if len(row.versions) > 1
     ]
     return ["", f"Rows that sum worlds of several versions: {'; '.join(sums)}."] if sums else []
 
 
-def _method(cells: list[Cell]) -> str:
+def _describe_method(cells: list[Cell]) -> str:
     s = cells[0].settings
-    worlds = len({_world(c)[:2] for c in cells})
+    worlds = len({_world_key(c)[:2] for c in cells})
     durations = " and ".join(f"{d:g}" for d in sorted({c.settings.duration_s for c in cells}))
     discards = sum(len(c.discards) for c in cells)
     doubtful = sum(c.kept_anyway for c in cells)
@@ -224,7 +228,7 @@ def _method(cells: list[Cell]) -> str:
     return f"## Method\n\n{text}"
 
 
-def _machine(cells: list[Cell]) -> str:
+def _describe_machines(cells: list[Cell]) -> str:
     text = "; ".join(sorted({c.machine for c in cells})) + "."
     others = [max(0.0, c.others_share) for c in cells if c.others_share is not None]  # clocks tick
     if others:
@@ -251,10 +255,10 @@ topology that is not in the table (seed 9)."""
 # ---------------------------------------------------------------- picture
 
 
-def picture(rows: Sequence[SystemSummary]) -> str:
+def draw_picture(rows: Sequence[SystemSummary]) -> str:
     """The picture of a table. It shows ratios as the table does, so that it can be drawn again from a page."""
     rows = [msgspec.structs.replace(row, on_time=round(row.on_time, 4)) for row in rows]
-    pfs = shown_pfs({row.pf for row in rows})
+    pfs = choose_pfs({row.pf for row in rows})
     summaries = {(row.system, row.pf): row for row in rows if row.pf in pfs}
     systems = {system for system, _ in summaries}
 
@@ -275,28 +279,28 @@ def picture(rows: Sequence[SystemSummary]) -> str:
     down = " and ".join(f"{100 * pf:g} %" for pf in pfs)
     subtitle = f"Share of deliveries in time while {down} of the links are down. The best system is on top."
     note = f"packets per\ndelivery, Pf {pfs[0]:g}"
-    return ranked_dots("On time, by system", subtitle, [f"Pf {pf:g}" for pf in pfs], note, ranked)
+    return draw_ranked_dots("On time, by system", subtitle, [f"Pf {pf:g}" for pf in pfs], note, ranked)
 
 
-def shown_pfs(measured: set[float]) -> tuple[float, ...]:
+def choose_pfs(measured: set[float]) -> tuple[float, ...]:
     """The failure probabilities of the picture: the preferred two, or else the highest two, the lower first."""
     preferred = [pf for pf in _PREFERRED_PFS if pf in measured]
     return tuple(preferred if len(preferred) == 2 else sorted(measured)[-2:])
 
 
-def write(cells: list[Cell], docs: Path, folder: Path | None = None) -> list[Path]:
+def write_page(cells: list[Cell], docs: Path, folder: Path | None = None) -> list[Path]:
     """Write the page, and its figures into a folder, by default one beside it. Returns all paths."""
     folder = folder or docs.parent / "figures"
     figures: dict[Setup, str] = {}
     files = [docs]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for setup in setups(cells):
+        for setup in list_setups(cells):
             stem = f"{docs.stem}-{setup[0]:g}hz-{setup[1]}b"
             files.append(folder / f"{stem}.svg")
-            files[-1].write_text(picture(rows(cells, setup)), encoding="utf-8")
+            files[-1].write_text(draw_picture(summarize_cells(cells, setup)), encoding="utf-8")
             figures[setup] = relpath(files[-1], docs.parent)
-        docs.write_text(page(cells, figures), encoding="utf-8")
+        docs.write_text(render_page(cells, figures), encoding="utf-8")
     except OSError as error:
         raise ConfigError(
             f"cannot write {docs} and its figures: {error.strerror or error}", code="unwritable"

@@ -84,10 +84,10 @@ class DeliveryLog:
         self._arrived: dict[tuple[int, int], dict[PeerId, Nanos]] = {}
         self._counts: Counter[str] = Counter()
 
-    def publish(self, stamp: Stamp) -> None:
+    def record_publication(self, stamp: Stamp) -> None:
         self.published[stamp.topic, stamp.sequence] = stamp.time_ns
 
-    def arrive(self, subscriber: PeerId, data: bytes, now: Nanos) -> None:
+    def record_delivery(self, subscriber: PeerId, data: bytes, now: Nanos) -> None:
         stamp = read_stamp(data)
         if stamp is None or subscriber not in self._world.topics[stamp.topic].subscribers:
             self._counts["strays"] += 1
@@ -98,10 +98,10 @@ class DeliveryLog:
         else:
             arrived[subscriber] = now
 
-    def reached(self, topic: int, sequence: int) -> set[PeerId]:
+    def subscribers_reached(self, topic: int, sequence: int) -> set[PeerId]:
         return set(self._arrived.get((topic, sequence), ()))
 
-    def pairs(self) -> Iterator[tuple[int, int, PeerId, Nanos, Nanos | None]]:
+    def expected_deliveries(self) -> Iterator[tuple[int, int, PeerId, Nanos, Nanos | None]]:
         """(topic, sequence, subscriber, publication time, delay) of every expected delivery."""
         for (topic, sequence), time in sorted(self.published.items()):
             arrived = self._arrived.get((topic, sequence), {})
@@ -112,14 +112,14 @@ class DeliveryLog:
     def metrics(self, cutoff_ns: Nanos) -> DeliveryMetrics:
         rows = [
             (delay, self._world.deadline_ns(self._world.topics[topic].publisher, subscriber))
-            for topic, _, subscriber, _, delay in self.pairs()
+            for topic, _, subscriber, _, delay in self.expected_deliveries()
         ]
         delays = [(delay, deadline) for delay, deadline in rows if delay is not None and delay <= cutoff_ns]
-        return _metrics(len(self.published), len(rows), delays, self._counts)
+        return _make_metrics(len(self.published), len(rows), delays, self._counts)
 
-    def late(self, cutoff_ns: Nanos) -> list[LateDelivery]:
+    def late_deliveries(self, cutoff_ns: Nanos) -> list[LateDelivery]:
         deliveries = []
-        for topic, sequence, subscriber, time, delay in self.pairs():
+        for topic, sequence, subscriber, time, delay in self.expected_deliveries():
             deadline = self._world.deadline_ns(self._world.topics[topic].publisher, subscriber)
             if delay is None or delay > deadline:
                 shown = None if delay is None or delay > cutoff_ns else delay
@@ -142,10 +142,10 @@ def best_metrics(
         best, used, _ = best_deliveries(world, topic.publisher, time, topic.subscribers, cutoff_ns)
         delays += [(delay, world.deadline_ns(topic.publisher, subscriber)) for subscriber, delay in best.items()]
         packets += used
-    return _metrics(len(published), expected, delays, Counter()), packets
+    return _make_metrics(len(published), expected, delays, Counter()), packets
 
 
-def _metrics(
+def _make_metrics(
     publications: int, expected: int, delays: list[tuple[Nanos, Nanos]], counts: Counter[str]
 ) -> DeliveryMetrics:
     p50, p99 = np.percentile([delay for delay, _ in delays], [50, 99]) if delays else (0.0, 0.0)

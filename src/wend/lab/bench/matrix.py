@@ -56,14 +56,14 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
 
-def quick(matrix: Matrix) -> Matrix:
+def shorten(matrix: Matrix) -> Matrix:
     """One world with short windows: all systems take less than 25 minutes."""
     return msgspec.structs.replace(
         matrix, topologies=matrix.topologies[:1], failures=matrix.failures[:1], duration_s=QUICK_S
     )
 
 
-def chosen_systems(text: str | None) -> tuple[str, ...]:
+def parse_systems(text: str | None) -> tuple[str, ...]:
     if text is None:
         return tuple(SYSTEMS)
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
@@ -75,7 +75,7 @@ def chosen_systems(text: str | None) -> tuple[str, ...]:
     return names
 
 
-def absent_systems(names: Iterable[str]) -> dict[str, str]:
+def find_absent_systems(names: Iterable[str]) -> dict[str, str]:
     """The systems that cannot run here, with the reason."""
     reasons = {name: SYSTEMS[name]().missing() for name in names}
     return {name: reason for name, reason in reasons.items() if reason is not None}
@@ -116,28 +116,30 @@ class CellStore:
 class BenchObserver(Protocol):
     """Receives the progress of `run`."""
 
-    def begins(self, settings: CellSettings) -> None: ...
+    def on_begin(self, settings: CellSettings) -> None: ...
 
-    def says(self, text: str) -> None: ...
+    def on_progress(self, text: str) -> None: ...
 
-    def ends(self, cell: Cell) -> None: ...
+    def on_end(self, cell: Cell) -> None: ...
 
-    def fails(self, settings: CellSettings, why: str) -> None: ...
+    def on_failure(self, settings: CellSettings, why: str) -> None: ...
 
 
-async def run(todo: Sequence[CellSettings], store: CellStore, observer: BenchObserver, *, name: str = "bench") -> int:
+async def measure_missing(
+    todo: Sequence[CellSettings], store: CellStore, observer: BenchObserver, *, name: str = "bench"
+) -> int:
     """Measure the cells that are not stored yet. Returns how many could not be measured."""
     failed = 0
     for settings in todo:
         if store.has(settings):
             continue
-        observer.begins(settings)
+        observer.on_begin(settings)
         try:
-            cell = await measure(settings, windows=WINDOWS, tell=observer.says, name=name)
+            cell = await measure(settings, windows=WINDOWS, tell=observer.on_progress, name=name)
         except LabError as error:
             failed += 1
-            observer.fails(settings, str(error))
+            observer.on_failure(settings, str(error))
         else:
             store.save(cell)
-            observer.ends(cell)
+            observer.on_end(cell)
     return failed

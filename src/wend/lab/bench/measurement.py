@@ -24,7 +24,7 @@ from wend.lab.bench.delivery_log import MIN_BYTES, WARMUP, DeliveryLog, LateDeli
 from wend.lab.emulator_control import outages
 from wend.lab.lab import Lab
 from wend.lab.process_priority import high_priority
-from wend.lab.systems.system import CountsData, RunContext, System, busy_s
+from wend.lab.systems.system import CountsData, RunContext, System, machine_cpu_s
 from wend.lab.systems.system_table import SYSTEMS
 from wend.lab.systems.udp import CANARY_PORT, Udp
 from wend.model.errors import ConfigError, LabError
@@ -43,7 +43,7 @@ _SHOWN_LATE = 400
 Tell = Callable[[str], None]
 
 
-def machine() -> str:
+def describe_machine() -> str:
     return f"{os.cpu_count()} cores, {platform.system()} {platform.release()}"
 
 
@@ -54,7 +54,7 @@ async def measure(
     discards: list[float] = []
     while True:
         with high_priority() if raise_priority else contextlib.nullcontext():
-            cell = await _window(settings, name, tell)
+            cell = await _measure_window(settings, name, tell)
         gap = cell.canary.delivery_ratio - cell.canary.on_time_ratio
         if gap <= GAP or len(discards) + 1 >= windows:
             return msgspec.structs.replace(cell, discards=discards, kept_anyway=gap > GAP)
@@ -62,7 +62,7 @@ async def measure(
         tell(f"discarded, the canary was late by {100 * gap:.1f} points; measuring again")
 
 
-async def _window(settings: CellSettings, name: str, tell: Tell) -> Cell:
+async def _measure_window(settings: CellSettings, name: str, tell: Tell) -> Cell:
     world = settings.world()
     system = SYSTEMS[settings.system]()
     if (absent := system.missing()) is not None:
@@ -90,12 +90,12 @@ class _Run:
         self.log = DeliveryLog(world)
         self.canary_log = DeliveryLog(world)
         self.canary = Udp("tree", CANARY_PORT)
-        self.context = RunContext(lab, world, folder, self.log.arrive)
-        self.canary_context = RunContext(lab, world, folder, self.canary_log.arrive)
+        self.context = RunContext(lab, world, folder, self.log.record_delivery)
+        self.canary_context = RunContext(lab, world, folder, self.canary_log.record_delivery)
         self._under_way: set[asyncio.Task[None]] = set()
 
     async def run(self) -> Cell:
-        async with self._started():
+        async with self._running_systems():
             began = time.monotonic()
             await self._converge()
             converged_s = time.monotonic() - began
@@ -104,7 +104,7 @@ class _Run:
             return await self._measure(converged_s)
 
     @contextlib.asynccontextmanager
-    async def _started(self) -> AsyncIterator[None]:
+    async def _running_systems(self) -> AsyncIterator[None]:
         """Start the canary and the system. Stop both at the end, even if one of them did not start."""
         try:
             self.tell("starting")
@@ -131,47 +131,50 @@ class _Run:
                 self._spawn(self.canary.publish(topic, make_payload(stamp, MIN_BYTES)))
             await asyncio.sleep(_ROUND_S)
             for past in range(max(WARMUP, number - 4), number + 1):
-                if all(self._complete(log, past) for log in (self.log, self.canary_log)):
+                if all(self._has_reached_all(log, past) for log in (self.log, self.canary_log)):
                     return
             number += 1
         unreached = sum(
-            len(set(t.subscribers) - self.log.reached(i, number - 2)) for i, t in enumerate(self.world.topics)
+            len(set(t.subscribers) - self.log.subscribers_reached(i, number - 2))
+            for i, t in enumerate(self.world.topics)
         )
         raise LabError(
             f"{self.system.name} did not reach {unreached} subscribers in {CONVERGE_S:g} s, with no link down"
         )
 
-    def _complete(self, log: DeliveryLog, sequence: int) -> bool:
-        return all(log.reached(i, sequence) == set(t.subscribers) for i, t in enumerate(self.world.topics))
+    def _has_reached_all(self, log: DeliveryLog, sequence: int) -> bool:
+        return all(log.subscribers_reached(i, sequence) == set(t.subscribers) for i, t in enumerate(self.world.topics))
 
     async def _measure(self, converged_s: float) -> Cell:
         world = self.world
         origin = time.monotonic_ns() + 200 * MS
         self.lab.schedule(list(world.faults.outages()), origin)
-        await _until(origin + world.begin_ns - 100 * MS)
-        self.lab.reset()
-        before = await self._data_packets()
-        cpu, others = self.system.processes.cpu_s(), self._others_s()
+        await _sleep_until(origin + world.begin_ns - 100 * MS)
+        self.lab.reset_counters()
+        before = await self._count_data_packets()
+        cpu, others = self.system.processes.cpu_s(), self._other_cpu_s()
         tasks = [
             asyncio.create_task(self._publish(i, topic, self.system, self.log, self.settings.size_bytes, origin))
             for i, topic in enumerate(world.topics)
         ]
         tasks += [
-            asyncio.create_task(self._publish(i, canary_topic(topic), self.canary, self.canary_log, MIN_BYTES, origin))
+            asyncio.create_task(
+                self._publish(i, make_canary_topic(topic), self.canary, self.canary_log, MIN_BYTES, origin)
+            )
             for i, topic in enumerate(world.topics)
         ]
         self.tell(f"measuring for {self.settings.duration_s:g} s")
         await asyncio.gather(*tasks)
-        await _until(origin + world.stop_ns)
-        cpu, others = self.system.processes.cpu_s() - cpu, self._others_s() - others
-        at_stop = await self._packets(before)
+        await _sleep_until(origin + world.stop_ns)
+        cpu, others = self.system.processes.cpu_s() - cpu, self._other_cpu_s() - others
+        at_stop = await self._count_packets(before)
         self.tell("waiting for events in flight")
-        await _until(origin + world.end_ns)
-        at_end = await self._packets(before)
+        await _sleep_until(origin + world.end_ns)
+        at_end = await self._count_packets(before)
         exited = self.system.processes.exited()
         failed = outages(self.lab.failures(), origin, origin + world.end_ns)
-        self.lab.unschedule()
-        return self._cell(
+        self.lab.clear_schedule()
+        return self._make_cell(
             origin,
             failed,
             traffic=Traffic(data=at_end.data, control=at_stop.packets - at_stop.data, bytes=at_end.bytes),
@@ -181,21 +184,21 @@ class _Run:
             exited=exited,
         )
 
-    async def _data_packets(self) -> int | None:
+    async def _count_data_packets(self) -> int | None:
         """Data packets that the system has counted so far; None if the lab counts them, or a process has ended."""
         if not isinstance(self.system, CountsData) or self.system.processes.exited():
             return None
         return await self.system.data_packets()
 
-    async def _packets(self, before: int | None) -> "PacketCount":
+    async def _count_packets(self, before: int | None) -> "PacketCount":
         """Packets since the reset of the lab's counters, when the system had counted so many data packets."""
-        packets, now = count_packets(self.lab), await self._data_packets()
+        packets, now = count_packets(self.lab), await self._count_data_packets()
         return packets if before is None or now is None else msgspec.structs.replace(packets, data=now - before)
 
-    def _others_s(self) -> float:
+    def _other_cpu_s(self) -> float:
         """CPU time of the machine without the system, the canary, the emulator and the bench."""
         mine = self.system.processes.cpu_s() + self.canary.processes.cpu_s() + time.process_time()
-        return busy_s() - mine - self.lab.status().cpu_ns / SECOND
+        return machine_cpu_s() - mine - self.lab.status().cpu_ns / SECOND
 
     async def _publish(
         self, number: int, topic: Topic, system: System, log: DeliveryLog, size: int, origin: Nanos
@@ -203,9 +206,9 @@ class _Run:
         """Publish at the planned times. It does not wait for earlier publications."""
         begin, stop = origin + self.world.begin_ns, origin + self.world.stop_ns
         for sequence, due in enumerate(topic.moments(begin, stop)):
-            await _until(due)
+            await _sleep_until(due)
             stamp = Stamp(number, sequence, time.monotonic_ns())
-            log.publish(stamp)
+            log.record_publication(stamp)
             self._spawn(system.publish(number, make_payload(stamp, size)))
 
     def _spawn(self, publishing: Coroutine[Any, Any, None]) -> None:
@@ -218,7 +221,7 @@ class _Run:
         if not task.cancelled():
             task.exception()  # the event counts as not delivered
 
-    def _cell(self, origin: Nanos, failed: list[tuple[int, Nanos, Nanos]], **measured: Any) -> Cell:
+    def _make_cell(self, origin: Nanos, failed: list[tuple[int, Nanos, Nanos]], **measured: Any) -> Cell:
         s, world = self.settings, self.world
         cutoff = seconds(s.cutoff_s)
         world.faults = faults.Intervals(len(world.overlay.links), failed)
@@ -233,20 +236,20 @@ class _Run:
             discards=[],
             kept_anyway=False,
             version=self.system.version(),
-            machine=machine(),
+            machine=describe_machine(),
             outages=failed,
-            late=_since(self.log.late(cutoff), origin),
-            canary_late=_since(self.canary_log.late(cutoff), origin),
+            late=_shift_to_world_time(self.log.late_deliveries(cutoff), origin),
+            canary_late=_shift_to_world_time(self.canary_log.late_deliveries(cutoff), origin),
             **measured,
         )
 
 
-def _since(late: list[LateDelivery], origin: Nanos) -> list[LateDelivery]:
+def _shift_to_world_time(late: list[LateDelivery], origin: Nanos) -> list[LateDelivery]:
     """The first late deliveries, in times of the world."""
     return [msgspec.structs.replace(one, published_ns=one.published_ns - origin) for one in late[:_SHOWN_LATE]]
 
 
-def canary_topic(topic: Topic) -> Topic:
+def make_canary_topic(topic: Topic) -> Topic:
     """The topic at the canary's rate, whatever the rate of the measured system."""
     period = CANARY_PERIOD_NS
     return msgspec.structs.replace(
@@ -254,7 +257,7 @@ def canary_topic(topic: Topic) -> Topic:
     )
 
 
-async def _until(moment_ns: Nanos) -> None:
+async def _sleep_until(moment_ns: Nanos) -> None:
     while (wait := moment_ns - time.monotonic_ns()) > 0:
         await asyncio.sleep(wait / SECOND)
 

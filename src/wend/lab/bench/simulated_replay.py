@@ -69,10 +69,10 @@ def replay(cell: Cell) -> Replay | None:
         delivery=sum(delay <= cutoff for delay in delays if isinstance(delay, int)) / expected,
         data=outcome.summary.data_packets / expected,
         known_ms=known_ms,
-        bfd_hz=None if known_ms is None else _bfd(world.overlay, known_ms),
+        bfd_hz=None if known_ms is None else _bfd_range(world.overlay, known_ms),
     )
 
 
-def _bfd(overlay: Overlay, known_ms: float) -> tuple[float, float] | None:
+def _bfd_range(overlay: Overlay, known_ms: float) -> tuple[float, float] | None:
     two, three = bfd_hz(overlay, known_ms, 2), bfd_hz(overlay, known_ms, 3)
     return None if two is None or three is None else (two, three)

@@ -27,8 +27,8 @@ import msgspec
 import numpy as np
 
 from wend.drivers.live.client.client import Client
-from wend.lab.bottleneck.packet_capture import Capture, CapturedPacket, link_delays, most_bytes
-from wend.lab.bottleneck.peer_traffic import DEADLINES_NS, PORT, TCP_PORT, EventFlow, pair, tcp_flow
+from wend.lab.bottleneck.packet_capture import Capture, CapturedPacket, match_packets, most_bytes
+from wend.lab.bottleneck.peer_traffic import DEADLINES_NS, PORT, TCP_PORT, EventFlow, run_linked_peers, start_tcp_flow
 from wend.lab.emulator_control import MARKER
 from wend.lab.lab import Lab
 from wend.lab.process_priority import high_priority
@@ -113,18 +113,18 @@ class _Observation(msgspec.Struct, frozen=True):
     packet_bytes: int
     link_downs: int
 
-    def during(self, packets: Sequence[CapturedPacket], sent: bool) -> list[CapturedPacket]:
+    def packets_while_measuring(self, packets: Sequence[CapturedPacket], sent: bool) -> list[CapturedPacket]:
         """The packets of the measured time."""
         return [p for p in packets if p.sent == sent and self.begin_ns <= p.time_ns < self.end_ns]
 
 
-def run(experiment: Experiment, setup: BottleneckSetup) -> BottleneckResult:
+def run_experiment(experiment: Experiment, setup: BottleneckSetup) -> BottleneckResult:
     """Set the bottleneck up, run one experiment, and remove it."""
     overlay = Overlay(2, [OverlayLink(0, 1, DELAY_NS)])
     loss = LOSS.get(experiment, 0.0)
     lab = Lab.up(overlay, name=LAB, seed=setup.seed, loss=loss, rate_bps=RATE_BPS, queue_bytes=QUEUE_BYTES)
     with lab, TemporaryDirectory() as folder, high_priority():
-        return _result(experiment, asyncio.run(_observe(experiment, setup, lab, Path(folder))))
+        return _make_result(experiment, asyncio.run(_observe(experiment, setup, lab, Path(folder))))
 
 
 async def _observe(experiment: Experiment, setup: BottleneckSetup, lab: Lab, folder: Path) -> _Observation:
@@ -132,31 +132,32 @@ async def _observe(experiment: Experiment, setup: BottleneckSetup, lab: Lab, fol
     offered = 1.0 if experiment == "outage" else 2.0
     async with AsyncExitStack() as stack:
         pairs = [
-            await stack.enter_async_context(pair(lab, folder, flow, setup.strategy, setup.settings)) for flow in flows
+            await stack.enter_async_context(run_linked_peers(lab, folder, flow, setup.strategy, setup.settings))
+            for flow in flows
         ]
         publishers, observers = [one for one, _ in pairs], [one for _, one in pairs]
-        size = await _packet_bytes(lab, flows[0], publishers[0])
-        before = await _link_downs(observers)
+        size = await _measure_packet_bytes(lab, flows[0], publishers[0])
+        before = await _count_link_downs(observers)
         with Capture(lab, 0) as sender, Capture(lab, 1) as receiver:
             if experiment == "tcp":
-                stack.callback(tcp_flow(lab))
+                stack.callback(start_tcp_flow(lab))
             began = time.monotonic_ns()
             begin, end = (began + int(s * SECOND) for s in (WARM_UP_S, WARM_UP_S + setup.seconds))
-            outage = _outage(lab, began, (begin + end) // 2) if experiment == "outage" else None
+            outage = _schedule_outage(lab, began, (begin + end) // 2) if experiment == "outage" else None
             rate, seconds = offered * RATE_BPS / (8 * size), WARM_UP_S + setup.seconds
             await asyncio.gather(*(f.publish(c, rate, seconds) for f, c in zip(flows, publishers, strict=True)))
             await asyncio.sleep(1.5 * max(DEADLINES_NS) / SECOND)
-        downs = await _link_downs(observers) - before
+        downs = await _count_link_downs(observers) - before
     return _Observation(flows, offered, sender.packets, receiver.packets, begin, end, outage, size, downs)
 
 
-def _outage(lab: Lab, began: Nanos, middle: Nanos) -> tuple[Nanos, Nanos]:
+def _schedule_outage(lab: Lab, began: Nanos, middle: Nanos) -> tuple[Nanos, Nanos]:
     start, until = middle - OUTAGE_NS // 2, middle + OUTAGE_NS // 2
     lab.schedule([(0, start - began, until - began)], began)
     return start, until
 
 
-async def _packet_bytes(lab: Lab, flow: EventFlow, client: Client) -> int:
+async def _measure_packet_bytes(lab: Lab, flow: EventFlow, client: Client) -> int:
     """The bytes of the packet of one event: the median of a few that are sent alone."""
     with Capture(lab, 0) as capture:
         await flow.publish(client, SAMPLE_HZ, SAMPLE_S)
@@ -166,20 +167,20 @@ async def _packet_bytes(lab: Lab, flow: EventFlow, client: Client) -> int:
     return int(np.median([p.size for p in capture.packets if p.sent and MARKER in p.content]))
 
 
-async def _link_downs(clients: Sequence[Client]) -> int:
+async def _count_link_downs(clients: Sequence[Client]) -> int:
     return sum([(await client.status()).notices.get("link-down", 0) for client in clients])
 
 
-def _result(experiment: Experiment, observed: _Observation) -> BottleneckResult:
+def _make_result(experiment: Experiment, observed: _Observation) -> BottleneckResult:
     begin, end, size = observed.begin_ns, observed.end_ns, observed.packet_bytes
-    counts = np.array([flow.by_deadline(begin, end) for flow in observed.flows]).sum(axis=0)
+    counts = np.array([flow.count_by_deadline(begin, end) for flow in observed.flows]).sum(axis=0)
     good, late, due = counts.T
     on_time = float(good.sum() / max(1, due.sum()))
-    delivered = [flow.delivered(begin, end) for flow in observed.flows]
+    delivered = [flow.count_delivered(begin, end) for flow in observed.flows]
     best = 1 / (observed.offered * len(observed.flows))
     if observed.outage_ns is not None:
         best *= 1 - (observed.outage_ns[1] - observed.outage_ns[0]) / (end - begin)
-    queueing = _queueing_ms(observed)
+    queueing = _queueing_delays_ms(observed)
     result = BottleneckResult(
         experiment=experiment,
         packet_bytes=size,
@@ -194,35 +195,36 @@ def _result(experiment: Experiment, observed: _Observation) -> BottleneckResult:
         link_downs=observed.link_downs,
     )
     if experiment == "tcp":
-        return msgspec.structs.replace(result, tcp_share=_share(observed))
+        return msgspec.structs.replace(result, tcp_share=_wend_share(observed))
     if experiment == "two":
         jain = sum(delivered) ** 2 / (2 * sum(each**2 for each in delivered))
         return msgspec.structs.replace(result, jain=jain)
     return (
         result
         if observed.outage_ns is None
-        else msgspec.structs.replace(result, **_around_outage(observed, *observed.outage_ns))
+        else msgspec.structs.replace(result, **_outage_metrics(observed, *observed.outage_ns))
     )
 
 
-def _queueing_ms(observed: _Observation) -> list[float]:
+def _queueing_delays_ms(observed: _Observation) -> list[float]:
     """How long packets of peers waited in the queue of the link."""
-    delays = link_delays(
-        [p for p in observed.sender if not p.about(TCP_PORT)], [p for p in observed.receiver if not p.about(TCP_PORT)]
+    delays = match_packets(
+        [p for p in observed.sender if not p.has_port(TCP_PORT)],
+        [p for p in observed.receiver if not p.has_port(TCP_PORT)],
     )
     idle = [(left, took - DELAY_NS - size * 8 * SECOND // RATE_BPS) for left, took, size in delays]
     return [max(0, waited) / MS for left, waited in idle if observed.begin_ns <= left < observed.end_ns] or [0.0]
 
 
-def _share(observed: _Observation) -> float:
+def _wend_share(observed: _Observation) -> float:
     """The share of Wend's packets, of the bytes that arrive."""
-    came = observed.during(observed.receiver, sent=False)
-    ours = sum(p.size for p in came if p.about(PORT))
-    theirs = sum(p.size for p in came if p.about(TCP_PORT))
+    came = observed.packets_while_measuring(observed.receiver, sent=False)
+    ours = sum(p.size for p in came if p.has_port(PORT))
+    theirs = sum(p.size for p in came if p.has_port(TCP_PORT))
     return ours / max(1, ours + theirs)
 
 
-def _around_outage(observed: _Observation, start: Nanos, until: Nanos) -> dict[str, float]:
+def _outage_metrics(observed: _Observation, start: Nanos, until: Nanos) -> dict[str, float]:
     sent = [p for p in observed.sender if p.sent]
     into = [p for p in sent if start <= p.time_ns < until]
     after_detection = [p for p in into if p.time_ns >= start + KNOWN_NS]

@@ -40,7 +40,7 @@ class CapturedPacket(NamedTuple):
     content: bytes
     """Everything behind the IP header."""
 
-    def about(self, port: int) -> bool:
+    def has_port(self, port: int) -> bool:
         return port in self.ports
 
 
@@ -77,9 +77,9 @@ class Capture:
                 continue
             device, _, kind = address[:3]
             if device in self._devices and data and data[0] >> 4 == 4:
-                self.packets.append(self._packet(data, ancillary, kind == _PACKET_OUTGOING))
+                self.packets.append(self._parse_packet(data, ancillary, kind == _PACKET_OUTGOING))
 
-    def _packet(self, data: bytes, ancillary: Iterable[tuple[int, int, bytes]], sent: bool) -> CapturedPacket:
+    def _parse_packet(self, data: bytes, ancillary: Iterable[tuple[int, int, bytes]], sent: bool) -> CapturedPacket:
         now = time.time_ns()
         for level, kind, value in ancillary:
             if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
@@ -91,7 +91,9 @@ class Capture:
         return CapturedPacket(now - self._offset_ns, sent, len(data), data[9], (ports[0], ports[1]), content)
 
 
-def link_delays(sender: Iterable[CapturedPacket], receiver: Iterable[CapturedPacket]) -> list[tuple[Nanos, Nanos, int]]:
+def match_packets(
+    sender: Iterable[CapturedPacket], receiver: Iterable[CapturedPacket]
+) -> list[tuple[Nanos, Nanos, int]]:
     """The packets that one host sent and the other received: when each left, how long it took, and its bytes."""
     left: dict[bytes, list[Nanos]] = {}
     for packet in sender:

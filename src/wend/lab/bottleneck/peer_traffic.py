@@ -92,7 +92,7 @@ class EventFlow:
             event, _ = _STAMP.unpack_from(arrival.payload)
             self.came.setdefault(event, time.monotonic_ns())
 
-    def by_deadline(self, begin: Nanos, end: Nanos) -> list[tuple[int, int, int]]:
+    def count_by_deadline(self, begin: Nanos, end: Nanos) -> list[tuple[int, int, int]]:
         """By deadline: how many events of this period came in time, how many came late, and how many there were."""
         totals = [[0, 0, 0] for _ in DEADLINES_NS]
         for event, sent in enumerate(self.sent):
@@ -103,12 +103,12 @@ class EventFlow:
                     counts[came - sent > DEADLINES_NS[event % len(DEADLINES_NS)]] += 1
         return [(good, late, due) for good, late, due in totals]
 
-    def delivered(self, begin: Nanos, end: Nanos) -> int:
+    def count_delivered(self, begin: Nanos, end: Nanos) -> int:
         return sum(begin <= came < end for came in self.came.values())
 
 
 @asynccontextmanager
-async def pair(
+async def run_linked_peers(
     lab: Lab, folder: Path, flow: EventFlow, strategy: str, settings: tuple[tuple[str, str], ...]
 ) -> AsyncIterator[tuple[Client, Client]]:
     """Run two linked peers, one on each host, with subscribers for the flow. Yields the publisher's client, once the
@@ -135,7 +135,8 @@ async def pair(
             processes.append(lab.popen(host.number, argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log))
     async with AsyncExitStack() as stack:
         publisher, observer, subscriber = [
-            await _client(stack, lab, host, CLIENTS_PORT + flow.number, processes[host], folder) for host in (0, 0, 1)
+            await _connect_client(stack, lab, host, CLIENTS_PORT + flow.number, processes[host], folder)
+            for host in (0, 0, 1)
         ]
         for number, deadline in enumerate(DEADLINES_NS):
             subscription = subscriber.subscribe(topic_filter(flow.topic(number)), deadline=deadline / SECOND)
@@ -150,7 +151,7 @@ async def pair(
         yield publisher, observer
 
 
-async def _client(
+async def _connect_client(
     stack: AsyncExitStack, lab: Lab, host: int, port: int, process: "subprocess.Popen[bytes]", folder: Path
 ) -> Client:
     give_up = time.monotonic() + START_S
@@ -168,7 +169,7 @@ async def _client(
         return client
 
 
-def tcp_flow(lab: Lab) -> Callable[[], None]:
+def start_tcp_flow(lab: Lab) -> Callable[[], None]:
     """Start a TCP transfer (cubic) from host 0 to host 1, as fast as it can. Call the result to end it."""
     with lab.inside(1):
         server = socket.create_server(("0.0.0.0", TCP_PORT))
@@ -179,7 +180,8 @@ def tcp_flow(lab: Lab) -> Callable[[], None]:
         client.connect((str(interface.remote), TCP_PORT))
     accepted, _ = server.accept()
     threads = [
-        threading.Thread(target=target, daemon=True) for target in (lambda: _push(client), lambda: _pull(accepted))
+        threading.Thread(target=target, daemon=True)
+        for target in (lambda: _send_endlessly(client), lambda: _receive_endlessly(accepted))
     ]
     for thread in threads:
         thread.start()
@@ -195,13 +197,13 @@ def tcp_flow(lab: Lab) -> Callable[[], None]:
     return end
 
 
-def _push(client: socket.socket) -> None:
+def _send_endlessly(client: socket.socket) -> None:
     with suppress(OSError):
         while True:
             client.sendall(TCP_CHUNK)
 
 
-def _pull(server: socket.socket) -> None:
+def _receive_endlessly(server: socket.socket) -> None:
     with suppress(OSError):
         while server.recv(len(TCP_CHUNK)):
             pass

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from wend.lab.address_plan import LabNode
-from wend.lab.systems.system import Processes, RunContext, first_line_of, missing_programs, write_config
+from wend.lab.systems.system import Processes, RunContext, find_missing_program, read_first_line, write_config
 from wend.model.errors import LabError
 from wend.model.units import MS
 
@@ -37,10 +37,10 @@ class Frr:
         self._processes = processes
 
     def missing(self) -> str | None:
-        return missing_programs(DAEMONS, "frr")
+        return find_missing_program(DAEMONS, "frr")
 
     def version(self) -> str:
-        return first_line_of([f"{BIN}/zebra", "--version"]).removeprefix("zebra version ")
+        return read_first_line([f"{BIN}/zebra", "--version"]).removeprefix("zebra version ")
 
     async def start(self, context: RunContext) -> None:
         context.folder.chmod(0o711)
@@ -50,7 +50,7 @@ class Frr:
             shutil.chown(folder, "frr", "frr")  # the daemons switch to this user
             for daemon in DAEMONS:
                 config = write_config(
-                    context, f"frr-{daemon}.conf", f"frr-{host.number}/{daemon}.conf", **self.values(host)
+                    context, f"frr-{daemon}.conf", f"frr-{host.number}/{daemon}.conf", **self.template_values(host)
                 )
                 argv = [f"{BIN}/{daemon}", "-f", str(config), "-i", str(folder / f"{daemon}.pid")]
                 argv += ["-z", str(folder / "zserv"), "--vty_socket", str(folder), "-P", "0"]
@@ -60,12 +60,12 @@ class Frr:
 
         give_up = time.monotonic() + CONVERGE_S
         while any(_reached(context, host) < len(context.lab.hosts) - 1 for host in context.lab.hosts):
-            self._processes.check()
+            self._processes.check_running()
             if time.monotonic() > give_up:
                 raise LabError(f"OSPF did not find all hosts within {CONVERGE_S:g} s")
             await asyncio.sleep(0.2)
 
-    def values(self, host: LabNode) -> dict[str, object]:
+    def template_values(self, host: LabNode) -> dict[str, object]:
         """The values for the configuration templates of the daemons."""
         return {
             "id": host.number,

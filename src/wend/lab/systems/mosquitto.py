@@ -7,16 +7,16 @@ from typing import Any
 
 from wend.drivers.workload import Topic
 from wend.lab.address_plan import LabNode
-from wend.lab.systems.overlay_trees import best_tree
+from wend.lab.systems.overlay_trees import find_best_tree
 from wend.lab.systems.system import (
     START_S,
     Processes,
     Routes,
     RunContext,
-    first_line_of,
-    missing_modules,
-    missing_programs,
-    render,
+    find_missing_module,
+    find_missing_program,
+    read_first_line,
+    render_template,
     tune_tcp,
     write_config,
 )
@@ -40,35 +40,38 @@ class Mosquitto:
         self._ticking: asyncio.Task[None] | None = None
 
     def missing(self) -> str | None:
-        return missing_programs(["mosquitto"], "mosquitto") or missing_modules(["paho.mqtt"])
+        return find_missing_program(["mosquitto"], "mosquitto") or find_missing_module(["paho.mqtt"])
 
     def version(self) -> str:
-        return first_line_of(["mosquitto", "-h"])
+        return read_first_line(["mosquitto", "-h"])
 
     async def start(self, context: RunContext) -> None:
         self._topics = context.world.topics
         if self._tuned:
             tune_tcp(context)
-        parent = best_tree(context.world)
+        parent = find_best_tree(context.world)
         for host in context.lab.hosts:
-            values = {"tuning": self._tuning("mosquitto-tuning.conf"), "bridge": self.bridge(host, parent)}
+            values = {
+                "tuning": self._tuning_config("mosquitto-tuning.conf"),
+                "bridge": self.bridge_config(host, parent),
+            }
             config = write_config(context, "mosquitto.conf", f"mosquitto-{host.number}.conf", **values)
             self.processes.spawn(context, host, ["mosquitto", "-c", str(config)], "mosquitto")
         for host in context.lab.hosts:
-            await self.processes.listening(context, host, PORT)
+            await self.processes.wait_until_listening(context, host, PORT)
             await self._connect(context, host)
-        self._ticking = asyncio.create_task(self._tick())
+        self._ticking = asyncio.create_task(self._drive_clients())
 
-    def bridge(self, host: LabNode, parent: dict[PeerId, PeerId]) -> str:
+    def bridge_config(self, host: LabNode, parent: dict[PeerId, PeerId]) -> str:
         """The configuration of the bridge to the parent; empty for the root."""
         up = [interface.remote for interface in host.interfaces if interface.neighbour == parent.get(host.number)]
         if not up:
             return ""
-        tuning = self._tuning("mosquitto-bridge-tuning.conf")
-        return render("mosquitto-bridge.conf", id=host.number, parent=up[0], tuning=tuning)
+        tuning = self._tuning_config("mosquitto-bridge-tuning.conf")
+        return render_template("mosquitto-bridge.conf", id=host.number, parent=up[0], tuning=tuning)
 
-    def _tuning(self, name: str) -> str:
-        return render(name) if self._tuned else ""
+    def _tuning_config(self, name: str) -> str:
+        return render_template(name) if self._tuned else ""
 
     async def _connect(self, context: RunContext, host: LabNode) -> None:
         from paho.mqtt import client as mqtt
@@ -115,7 +118,7 @@ class Mosquitto:
         except TimeoutError:
             raise LabError(f"the broker of host {host.number} does not answer; see {context.folder}") from None
 
-    async def _tick(self) -> None:
+    async def _drive_clients(self) -> None:
         while True:
             await asyncio.sleep(1.0)
             for client in self._clients.values():

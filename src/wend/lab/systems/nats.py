@@ -12,15 +12,15 @@ from typing import Any, Literal
 from wend.drivers.workload import Topic
 from wend.lab.address_plan import LabNode
 from wend.lab.systems.frr import TUNED_BFD_MS, Frr
-from wend.lab.systems.overlay_trees import best_tree
+from wend.lab.systems.overlay_trees import find_best_tree
 from wend.lab.systems.system import (
     Processes,
     Routes,
     RunContext,
-    first_line_of,
-    missing_modules,
-    missing_programs,
-    render,
+    find_missing_module,
+    find_missing_program,
+    read_first_line,
+    render_template,
     tune_tcp,
     write_config,
 )
@@ -47,11 +47,11 @@ class Nats:
         self._open = AsyncExitStack()
 
     def missing(self) -> str | None:
-        absent = missing_programs(["nats-server"], "nats-server") or missing_modules(["nats"])
+        absent = find_missing_program(["nats-server"], "nats-server") or find_missing_module(["nats"])
         return absent or (None if self._frr is None else self._frr.missing())
 
     def version(self) -> str:
-        own = first_line_of(["nats-server", "--version"])
+        own = read_first_line(["nats-server", "--version"])
         return own if self._frr is None else f"{own}, FRR {self._frr.version()}"
 
     async def start(self, context: RunContext) -> None:
@@ -60,16 +60,16 @@ class Nats:
             tune_tcp(context)
         if self._frr is not None:
             await self._frr.start(context)
-        parent = best_tree(context.world) if self._shape == "leaf" else {}
+        parent = find_best_tree(context.world) if self._shape == "leaf" else {}
         for host in context.lab.hosts:
             values = self.leaf_values(host, parent) if self._shape == "leaf" else cluster_values(context, host)
-            tuning = render("nats-tuning.conf") if self._tuned else ""
+            tuning = render_template("nats-tuning.conf") if self._tuned else ""
             config = write_config(
                 context, f"nats-{self._shape}.conf", f"nats-{host.number}.conf", id=host.number, tuning=tuning, **values
             )
             self.processes.spawn(context, host, ["nats-server", "-c", str(config)], "nats")
         for host in context.lab.hosts:
-            await self.processes.listening(context, host, CLIENTS_PORT)
+            await self.processes.wait_until_listening(context, host, CLIENTS_PORT)
             await self._connect(context, host)
 
     def leaf_values(self, host: LabNode, parent: dict[PeerId, PeerId]) -> dict[str, object]:

@@ -6,7 +6,7 @@ from wend.model.events import PeerId
 from wend.topology import paths
 
 
-def best_tree(world: World) -> dict[PeerId, PeerId]:
+def find_best_tree(world: World) -> dict[PeerId, PeerId]:
     """Each host's parent in the tree with the least mean delay between publishers and subscribers.
 
     The candidates are the shortest-path trees of all roots. An operator who knows the workload would choose this tree.

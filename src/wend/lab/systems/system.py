@@ -110,20 +110,20 @@ class Processes:
         """The processes that ended before `stop`."""
         return [label for label, process, _ in self._running if process.poll() is not None]
 
-    def check(self) -> None:
+    def check_running(self) -> None:
         """Raise LabError if a process has ended, with the last line of its log."""
         for label, process, log in self._running:
             if process.poll() is not None:
                 raise LabError(f"{label} ended with code {process.returncode}: {_last_line(log)}")
 
-    async def listening(self, context: RunContext, host: LabNode, port: int) -> None:
+    async def wait_until_listening(self, context: RunContext, host: LabNode, port: int) -> None:
         """Wait until a server in this namespace accepts connections on its loopback."""
         give_up = time.monotonic() + START_S
         while time.monotonic() < give_up:
             with context.lab.inside(host.number), socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
                     return
-            self.check()
+            self.check_running()
             await asyncio.sleep(0.05)
         raise LabError(f"nothing listens on port {port} of host {host.number} after {START_S:g} s")
 
@@ -149,7 +149,7 @@ def _cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
-def busy_s() -> float:
+def machine_cpu_s() -> float:
     """CPU time that this machine has used so far, all cores together."""
     user, nice, system, _, _, irq, softirq, *_ = map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:])
     return (user + nice + system + irq + softirq) / _TICKS_PER_S
@@ -171,35 +171,35 @@ def tune_tcp(context: RunContext) -> None:
 
 def write_config(context: RunContext, template: str, name: str, **values: object) -> Path:
     path = context.folder / name
-    path.write_text(render(template, **values), encoding="utf-8")
+    path.write_text(render_template(template, **values), encoding="utf-8")
     return path
 
 
-def render(template: str, **values: object) -> str:
+def render_template(template: str, **values: object) -> str:
     text = (resources.files("wend.lab.systems") / "configs" / template).read_text(encoding="utf-8")
     return Template(text).substitute({name: str(value) for name, value in values.items()})
 
 
-def missing_programs(programs: Sequence[str], package: str) -> str | None:
+def find_missing_program(programs: Sequence[str], package: str) -> str | None:
     absent = [
         p for p in programs if shutil.which(p, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/lib/frr") is None
     ]
     return f"{', '.join(absent)} is not installed: apt-get install {package}" if absent else None
 
 
-def missing_modules(modules: Sequence[str]) -> str | None:
-    absent = [m for m in modules if not _installed(m)]
+def find_missing_module(modules: Sequence[str]) -> str | None:
+    absent = [m for m in modules if not _is_installed(m)]
     return f"the Python module {', '.join(absent)} is not installed: pip install 'wend[lab]'" if absent else None
 
 
-def _installed(module: str) -> bool:
+def _is_installed(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:  # its package is missing
         return False
 
 
-def first_line_of(argv: Sequence[str]) -> str:
+def read_first_line(argv: Sequence[str]) -> str:
     """The first line that a program prints."""
     result = subprocess.run(list(argv), capture_output=True, text=True, check=False, timeout=10)
     lines = (result.stdout or result.stderr).strip().splitlines()

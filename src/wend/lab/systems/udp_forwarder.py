@@ -58,21 +58,21 @@ def make_plan(world: World, lab: str, mode: Mode, port: int, sink_port: int) -> 
     starts: list[list[int]] = []
     children: list[dict[PeerId, list[PeerId]]] = []
     for topic in world.topics:
-        children.append(_children(tree_routes(graph, topic.publisher, topic.subscribers)))
-        mine = [r for s in topic.subscribers for r in two_routes(graph, topic.publisher, s)]
+        children.append(_group_children(find_tree_routes(graph, topic.publisher, topic.subscribers)))
+        mine = [r for s in topic.subscribers for r in find_two_routes(graph, topic.publisher, s)]
         starts.append(list(range(len(routes), len(routes) + len(mine))))
         routes += mine
     subscribers = [list(topic.subscribers) for topic in world.topics]
     return ForwardingPlan(lab, mode, port, sink_port, subscribers, children, routes, starts)
 
 
-def tree_routes(graph: paths.Costs, publisher: PeerId, subscribers: tuple[PeerId, ...]) -> list[Route]:
+def find_tree_routes(graph: paths.Costs, publisher: PeerId, subscribers: tuple[PeerId, ...]) -> list[Route]:
     """The publisher's shortest-delay tree as one route per subscriber."""
     _, parent = paths.shortest_path_tree(graph, publisher)
     return [paths.path_in_tree(parent, publisher, subscriber) for subscriber in subscribers]
 
 
-def two_routes(graph: paths.Costs, publisher: PeerId, subscriber: PeerId) -> list[Route]:
+def find_two_routes(graph: paths.Costs, publisher: PeerId, subscriber: PeerId) -> list[Route]:
     """The shortest route, and of the next shortest the one that shares the fewest links with it."""
     routes = paths.k_shortest(graph, publisher, subscriber, CANDIDATES)
     first = set(map(frozenset, pairwise(routes[0])))
@@ -80,7 +80,7 @@ def two_routes(graph: paths.Costs, publisher: PeerId, subscriber: PeerId) -> lis
     return routes[:1] + others[:1]
 
 
-def _children(routes: list[Route]) -> dict[PeerId, list[PeerId]]:
+def _group_children(routes: list[Route]) -> dict[PeerId, list[PeerId]]:
     children: dict[PeerId, set[PeerId]] = {}
     for route in routes:
         for above, below in pairwise(route):
@@ -135,7 +135,7 @@ class Forwarder:
         return [(hop, struct.pack(f"!B{len(g)}H", len(g), *g) + body) for hop, g in groups.items()]
 
 
-def run(plan: ForwardingPlan) -> None:
+def run_forwarder(plan: ForwardingPlan) -> None:
     """Forward until the process is terminated."""
     lab = Lab.attach(plan.lab)
     forwarder = Forwarder(plan, {host.number: tuple(i.neighbour for i in host.interfaces) for host in lab.hosts})
@@ -168,4 +168,4 @@ def run(plan: ForwardingPlan) -> None:
 
 if __name__ == "__main__":
     with suppress(KeyboardInterrupt):
-        run(msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=ForwardingPlan))
+        run_forwarder(msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=ForwardingPlan))

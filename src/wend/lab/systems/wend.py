@@ -65,12 +65,14 @@ class Wend:
         world = context.world
         self._topics = world.topics
         for host in context.lab.hosts:
-            config = write_config(context, "wend-peer.toml", f"peer-{host.number}.toml", **self.values(context, host))
+            config = write_config(
+                context, "wend-peer.toml", f"peer-{host.number}.toml", **self.template_values(context, host)
+            )
             self.processes.spawn(
                 context, host, [sys.executable, "-m", "wend.console.start", "peer", "--config", str(config)], "peer"
             )
         for host in context.lab.hosts:
-            await self.processes.listening(context, host, CLIENTS_PORT)
+            await self.processes.wait_until_listening(context, host, CLIENTS_PORT)
             with context.lab.inside(host.number):
                 client = await connect(f"wend://127.0.0.1:{CLIENTS_PORT}")
             self._open.push_async_callback(client.close)
@@ -82,7 +84,7 @@ class Wend:
                 events = await subscription.__aenter__()
                 self._readers.append(asyncio.create_task(_read(context, subscriber, events)))
 
-    def values(self, context: RunContext, host: LabNode) -> dict[str, object]:
+    def template_values(self, context: RunContext, host: LabNode) -> dict[str, object]:
         """The values for the template of a peer file. Writes the keys that it names, if links are sealed."""
         mine = [topic_filter(t.name) for t in context.world.topics if t.publisher == host.number]
         neighbours = [
@@ -95,12 +97,12 @@ class Wend:
             "clients_port": CLIENTS_PORT,
             "strategy": self._strategy,
             "redundancy": self._redundancy,
-            "access": self._access(context, host),
+            "access": self._access_setting(context, host),
             "advertise": ", ".join(f'"{text}"' for text in mine),
             "neighbours": "".join(neighbours),
         }
 
-    def _access(self, context: RunContext, host: LabNode) -> str:
+    def _access_setting(self, context: RunContext, host: LabNode) -> str:
         """The line that lets a peer listen on its links: the folder of its keys, or that it needs none."""
         if self._root is None:
             return _OPEN

@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 import msgspec
 
 from wend.lab.address_plan import LabNode
-from wend.lab.systems.system import START_S, Processes, Routes, RunContext, missing_modules, write_config
+from wend.lab.systems.system import START_S, Processes, Routes, RunContext, find_missing_module, write_config
 from wend.lab.systems.zenoh_host import DELIVERY, PUBLISH, Advanced, ZenohHostConfig
 from wend.model.errors import LabError
 from wend.model.events import PeerId
@@ -43,7 +43,7 @@ class Zenoh:
         self._readers: list[asyncio.Task[None]] = []
 
     def missing(self) -> str | None:
-        return missing_modules(["zenoh"])
+        return find_missing_module(["zenoh"])
 
     def version(self) -> str:
         try:
@@ -55,7 +55,7 @@ class Zenoh:
         self._publishers = [topic.publisher for topic in context.world.topics]
         template = "zenoh-tuned.json5" if self._tuned else "zenoh.json5"
         for host in context.lab.hosts:
-            config = write_config(context, template, f"zenoh-{host.number}.json5", **self.values(host))
+            config = write_config(context, template, f"zenoh-{host.number}.json5", **self.template_values(host))
             topics = list(enumerate(context.world.topics))
             settings = ZenohHostConfig(
                 config=str(config),
@@ -70,7 +70,7 @@ class Zenoh:
                 context, host, argv, "zenoh", stdin=subprocess.PIPE, stdout=subprocess.PIPE
             )
         for number, process in self._pipes.items():
-            reader = await _reader(process)
+            reader = await _open_reader(process)
             try:
                 async with asyncio.timeout(START_S):
                     await reader.readuntil(b"ready\n")
@@ -78,7 +78,7 @@ class Zenoh:
                 raise LabError(f"Zenoh on host {number} did not start; its log is in {context.folder}") from None
             self._readers.append(asyncio.create_task(_read(context, number, reader)))
 
-    def values(self, host: LabNode) -> dict[str, object]:
+    def template_values(self, host: LabNode) -> dict[str, object]:
         """The values for the template of a router.
 
         The end with the lower number opens the connection, so each link has one.
@@ -112,7 +112,7 @@ def zenoh_id(number: PeerId) -> str:
     return f"{0xA000 + number:x}"
 
 
-async def _reader(process: subprocess.Popen[bytes]) -> asyncio.StreamReader:
+async def _open_reader(process: subprocess.Popen[bytes]) -> asyncio.StreamReader:
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), process.stdout)
     return reader

@@ -34,7 +34,7 @@ class ZenohHostConfig(msgspec.Struct, frozen=True):
     advanced: Advanced | None = None
 
 
-def run(settings: ZenohHostConfig) -> None:
+def run_host(settings: ZenohHostConfig) -> None:
     import zenoh
 
     out, writing = sys.stdout.buffer, threading.Lock()
@@ -46,9 +46,9 @@ def run(settings: ZenohHostConfig) -> None:
             out.flush()
 
     with zenoh.open(zenoh.Config.from_file(settings.config)) as session:
-        subscribers = [_subscriber(session, name, deliver, settings.advanced) for name in settings.subscribes]
+        subscribers = [_declare_subscriber(session, name, deliver, settings.advanced) for name in settings.subscribes]
         publishers = {
-            number: _publisher(session, name, settings.advanced) for number, name in settings.publishes.items()
+            number: _declare_publisher(session, name, settings.advanced) for number, name in settings.publishes.items()
         }
         with writing:
             out.write(b"ready\n")
@@ -60,7 +60,7 @@ def run(settings: ZenohHostConfig) -> None:
         del subscribers
 
 
-def _subscriber(session: Any, name: str, deliver: Any, advanced: Advanced | None) -> Any:
+def _declare_subscriber(session: Any, name: str, deliver: Any, advanced: Advanced | None) -> Any:
     if advanced is None:
         return session.declare_subscriber(name, deliver)
     from zenoh import ext
@@ -69,7 +69,7 @@ def _subscriber(session: Any, name: str, deliver: Any, advanced: Advanced | None
     return ext.declare_advanced_subscriber(session, name, deliver, recovery=recovery)
 
 
-def _publisher(session: Any, name: str, advanced: Advanced | None) -> Any:
+def _declare_publisher(session: Any, name: str, advanced: Advanced | None) -> Any:
     if advanced is None:
         return session.declare_publisher(name)
     from zenoh import ext
@@ -84,4 +84,4 @@ def _publisher(session: Any, name: str, advanced: Advanced | None) -> Any:
 
 
 if __name__ == "__main__":
-    run(msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=ZenohHostConfig))
+    run_host(msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=ZenohHostConfig))

@@ -17,7 +17,7 @@ import msgspec
 
 from wend.drivers.recorded import RECORDED
 from wend.model.errors import ConfigError
-from wend.pictures.charts import RankedRow, ranked_dots
+from wend.pictures.charts import RankedRow, draw_ranked_dots
 from wend.pictures.palette import STRATEGIES
 from wend.pipeline.sweeps.seed_means import t_quantile
 
@@ -229,4 +229,4 @@ def draw_recommendation(recommendation: Recommendation) -> str:
     first = recommendation.ranked[0]
     subtitle = f"{_count_text(first.windows, 'recorded window')} played again; the recommended one is on top"
     groups = ("on time", "delivered")
-    return ranked_dots("What would have been on time", subtitle, groups, "data packets\nper delivery", rows)
+    return draw_ranked_dots("What would have been on time", subtitle, groups, "data packets\nper delivery", rows)

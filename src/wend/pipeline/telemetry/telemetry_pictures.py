@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND
-from wend.pictures.heat_map import Bar, HeatRow, heat_map, stacked_bars
+from wend.pictures.heat_map import Bar, HeatRow, draw_heat_map, draw_stacked_bars
 
 _MAX_CELLS = 336
 _MAX_LINKS = 60
@@ -46,7 +46,7 @@ def availability_map(links: DataFrame) -> str:
     ]
     of = f"the {len(heat_rows)} worst of {len(rows)} links" if len(heat_rows) < len(rows) else f"{len(rows)} links"
     about = f"{of}, {_duration_words(step)} in a cell; right: the share of time that each was up"
-    return heat_map("Availability of links", about, heat_rows, _ticks(begin, step, many))
+    return draw_heat_map("Availability of links", about, heat_rows, _ticks(begin, step, many))
 
 
 _LEGEND = (
@@ -85,7 +85,7 @@ def lost_time_bars(causes: DataFrame, lateness: DataFrame) -> str:
     ]
     missing = f"; of {incomplete:,} the route is not known" if incomplete else ""
     about = f"{late:,} of {of:,} deliveries with a deadline were late{missing}; right: the share of their time"
-    return stacked_bars("Where late events lost their time", about, _LEGEND, bars, "s")
+    return draw_stacked_bars("Where late events lost their time", about, _LEGEND, bars, "s")
 
 
 def _duration_words(step: int) -> str:

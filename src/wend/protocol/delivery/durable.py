@@ -106,7 +106,7 @@ class Backlog:
                 self.in_flight_bytes -= entry.size
         return entry
 
-    def positions_of(self, ids: tuple[EventId, ...]) -> list[int]:
+    def find_positions(self, ids: tuple[EventId, ...]) -> list[int]:
         """The positions of these events. Remember those that have not come."""
         if self.positions is None:
             self.positions = {entry.event.id: position for position, entry in self.entries.items()}
@@ -210,14 +210,14 @@ class DurableSubscriptions:
             return
         if entry.position not in backlog.entries:
             if not entry.released and backlog.subscription.qos.order:  # it left a gap, for which no event waits now
-                effects.append(Persist(SkippedRecord(entry.event.id)))
+                effects.append(Persist(SkippedRecord(entry.event.id, not backlog.subscription.qos.expire)))
             entry.released = True
             return
         entry.released = True
         backlog.waiting.append(entry)
-        self._fill(now, backlog, effects)
+        self._send_waiting(now, backlog, effects)
 
-    def miss(self, subscription: SubscriptionId, reason: MissedCode, effects: Effects) -> bool:
+    def count_missed(self, subscription: SubscriptionId, reason: MissedCode, effects: Effects) -> bool:
         """Count an event that a durable subscription misses. Return False if the subscription is not durable."""
         backlog = self.backlogs.get(subscription.number)
         if backlog is None:
@@ -242,7 +242,7 @@ class DurableSubscriptions:
         """Remove an event that expired before it reached the attached client."""
         backlog = self.backlogs[number]
         self._miss(backlog, [backlog.in_flight[position]], "expired", effects)
-        self._fill(now, backlog, effects)
+        self._send_waiting(now, backlog, effects)
 
     # ---------------------------------------------------------------- clients
 
@@ -257,7 +257,7 @@ class DurableSubscriptions:
         backlog.doubtful_ns = now if client.is_shared else -FOREVER
         self._prune(now, backlog, effects)
         self._report(backlog, effects)
-        self._fill(now, backlog, effects)
+        self._send_waiting(now, backlog, effects)
         return True
 
     def detach(self, number: int) -> None:
@@ -277,7 +277,7 @@ class DurableSubscriptions:
         backlog = self.backlogs.get(number)
         if backlog is not None:
             backlog.standby_ns = standby_ns
-            self._fill(now, backlog, effects)
+            self._send_waiting(now, backlog, effects)
 
     def confirm(
         self, now: Nanos, number: int, positions: tuple[int, ...], ids: tuple[EventId, ...], effects: Effects
@@ -287,9 +287,9 @@ class DurableSubscriptions:
         if backlog is None:
             return
         if ids:
-            positions = (*positions, *backlog.positions_of(ids))
+            positions = (*positions, *backlog.find_positions(ids))
         self._remove(backlog, positions, effects)
-        self._fill(now, backlog, effects)
+        self._send_waiting(now, backlog, effects)
 
     def _remove(self, backlog: Backlog, positions: tuple[int, ...], effects: Effects) -> None:
         """Remove confirmed events."""
@@ -299,7 +299,7 @@ class DurableSubscriptions:
         for entry in removed:
             entry.released = True
 
-    def _fill(self, now: Nanos, backlog: Backlog, effects: Effects) -> None:
+    def _send_waiting(self, now: Nanos, backlog: Backlog, effects: Effects) -> None:
         """Send waiting events, as far as the window allows."""
         expires = backlog.subscription.qos.expire
         expired: list[BacklogEntry] = []
@@ -334,7 +334,7 @@ class DurableSubscriptions:
     def _end_standby(self, now: Nanos, backlog: Backlog, effects: Effects) -> None:
         backlog.stands_by = False
         if self.backlogs.get(backlog.id.number) is backlog:
-            self._fill(now, backlog, effects)
+            self._send_waiting(now, backlog, effects)
 
     # ---------------------------------------------------------------- bounds
 
@@ -371,7 +371,7 @@ class DurableSubscriptions:
         backlog.prunes = False
         if self.backlogs.get(backlog.id.number) is backlog:
             self._prune(now, backlog, effects)
-            self._fill(now, backlog, effects)
+            self._send_waiting(now, backlog, effects)
             self._prune_later(now, backlog)
 
     def _miss(self, backlog: Backlog, gone: list[BacklogEntry], reason: BacklogCode, effects: Effects) -> None:
@@ -394,7 +394,7 @@ class DurableSubscriptions:
 
     # ---------------------------------------------------------------- after a restart
 
-    def recall(self, now: Nanos, record: Record) -> None:
+    def restore(self, now: Nanos, record: Record) -> None:
         """Restore the state in a record of an earlier incarnation."""
         match record:
             case DurableRecord(number, filter_, qos, options):
@@ -424,7 +424,7 @@ class DurableSubscriptions:
                 if number in self.backlogs:
                     self.backlogs[number].unreported = Counter(counts)
 
-    def finish_recall(self, now: Nanos, effects: Effects) -> list[tuple[int, BacklogEntry]]:
+    def finish_restore(self, now: Nanos, effects: Effects) -> list[tuple[int, BacklogEntry]]:
         """Queue all restored events for their clients. Return the numbers and entries of ordered subscriptions, which
         the caller releases as before the restart."""
         ordered: list[tuple[int, BacklogEntry]] = []

@@ -55,7 +55,9 @@ class InNetwork:
         elif host.view.me in host.interest.table.targets(event):  # its sender only assumed that this peer wants it
             self._local.deliver(now, event, born_ns, effects)
 
-    def receive_unnamed(self, now: Nanos, sender: PeerId, data: Data, born_ns: Nanos, effects: Effects) -> None:
+    def receive_without_destinations(
+        self, now: Nanos, sender: PeerId, data: Data, born_ns: Nanos, effects: Effects
+    ) -> None:
         """Deliver the event to local subscriptions. The routing forwards it."""
         host, event = self._host, data.event
         if self._has_packets:

@@ -37,7 +37,7 @@ class LateJoiners:
         self._known.update(known)
         self._awaited.update(peer for peer in told if peer not in self._known)
 
-    def recall(self, event: Event, born: Nanos) -> None:
+    def restore(self, event: Event, born: Nanos) -> None:
         """Restore an event that an earlier incarnation stored for late joiners."""
         self._store(event, born)
 

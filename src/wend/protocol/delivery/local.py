@@ -15,12 +15,12 @@ import msgspec
 
 from wend.matching.filters import topic_filter
 from wend.model.errors import FilterError
-from wend.model.events import Event, EventId, PeerId, Qos, SubscriptionId
+from wend.model.events import Event, EventId, PeerId, SubscriptionId
 from wend.model.publication import Publication
 from wend.model.units import Nanos
 from wend.protocol.config import DeliverySettings, PeerConfig
 from wend.protocol.delivery.durable import BacklogEntry, DurableSubscriptions
-from wend.protocol.delivery.order import HeldDelivery, PublisherOrder, in_publishers_order
+from wend.protocol.delivery.order import HeldDelivery, PublisherOrder, PublisherOrders, in_publishers_order, is_patient
 from wend.protocol.delivery.pending import PendingDeliveries
 from wend.protocol.delivery.queue_groups import QueueGroups
 from wend.protocol.delivery.store_and_forward import StoreAndForward
@@ -47,7 +47,7 @@ class LocalDelivery:
     """Delivers events to local subscriptions, and handles publications, advertisements and subscriptions."""
 
     __slots__ = (
-        "_began", "_config", "_interest", "_last", "_me", "_order", "_reliability", "_remembers", "_route", "_seen",
+        "_began", "_config", "_interest", "_last", "_me", "_orders", "_reliability", "_remembers", "_route", "_seen",
         "_sequence", "_special", "_store", "_timers", "_unannounced", "_view", "durable", "groups", "pending",
     )  # fmt: skip
 
@@ -80,15 +80,14 @@ class LocalDelivery:
         """Set if persistence is on."""
         if store is not None:
             self.pending = PendingDeliveries(
-                config, timers, store.queue, self._seen, interest, view, self._hand, self.groups
+                config, timers, store.queue, self._seen, interest, view, self._hand_to_subscriptions, self.groups
             )
         self.durable = DurableSubscriptions(config, timers)
         self._special: dict[int, LocalSubscription] = {}
         """Subscriptions that are durable, ordered, or let events expire, by number."""
         self._unannounced: frozenset[int] = frozenset()
         self._timers = timers
-        self._order: PublisherOrder | None = None
-        """None until a subscription asks for publisher order."""
+        self._orders = PublisherOrders(self._make_order)
         self._last: dict[PeerId, int] | None = None
         """By peer with ordered subscribers: the sequence number of the last event for it; None before the first one."""
 
@@ -97,7 +96,7 @@ class LocalDelivery:
         if self.pending is not None:
             self.pending.begin(now, restarted=restarted)
 
-    def recall(self, id_: EventId) -> None:
+    def restore(self, id_: EventId) -> None:
         """Mark an event that an earlier incarnation delivered as a duplicate."""
         self._seen.add(id_)
 
@@ -108,7 +107,7 @@ class LocalDelivery:
         """The id of the next event that is published here."""
         return EventId(self._me, self._config.incarnation, self._sequence + 1)
 
-    def number(self, published: Publication) -> Event:
+    def number_event(self, published: Publication) -> Event:
         number = self.next_id
         self._sequence += 1
         direct = published.to is not None
@@ -116,7 +115,7 @@ class LocalDelivery:
             number, published.attributes, published.payload, published.headers, published.ttl_ns, direct=direct
         )
 
-    def chain(self, event: Event) -> Event:
+    def add_predecessors(self, event: Event) -> Event:
         """Add the predecessors of an event, for peers whose subscribers ask for publisher order."""
         ordered = self._interest.ordered(event)
         if not ordered:
@@ -202,11 +201,11 @@ class LocalDelivery:
         if not self._is_new(event, born, effects):
             return
         if event.ttl_ns is not None and event.is_expired(now - born):
-            self._hand(now, event, born, (), effects)
+            self._hand_to_subscriptions(now, event, born, (), effects)
             return
         pending = self.pending
         wanted = self._interest.local(event, self._view)
-        if event.groups and self.groups.pass_on(now, event, born, wanted, effects) and not wanted:
+        if event.groups and self.groups.send_to_other_members(now, event, born, wanted, effects) and not wanted:
             self._mark_delivered(event, effects)
             return
         if pending is not None:
@@ -214,8 +213,8 @@ class LocalDelivery:
             if at_once is None:
                 return
             wanted = at_once
-        if self._special or self._order is not None or event.ttl_ns is not None or not wanted:
-            self._hand(now, event, born, wanted, effects)
+        if self._special or self._orders or event.ttl_ns is not None or not wanted:
+            self._hand_to_subscriptions(now, event, born, wanted, effects)
             return
         self._mark_delivered(event, effects)  # most events take this shorter path
         for subscription, deadline in wanted:
@@ -242,7 +241,7 @@ class LocalDelivery:
         if self.pending is not None:
             effects.append(Persist(DeliveredRecord(event.id)))
 
-    def _hand(self, now: Nanos, event: Event, born: Nanos, wanted: Notify, effects: Effects) -> None:
+    def _hand_to_subscriptions(self, now: Nanos, event: Event, born: Nanos, wanted: Notify, effects: Effects) -> None:
         """Deliver an event to local subscriptions, unless it expired while it waited for them."""
         expired = event.ttl_ns is not None and event.is_expired(now - born)
         if expired:
@@ -262,8 +261,7 @@ class LocalDelivery:
     def _release_in_order(self, now: Nanos, event: Event, later: list[HeldDelivery], effects: Effects) -> None:
         """Release deliveries of an event: unordered ones at once, ordered ones after their predecessors."""
         ordered = [held for held in later if self._special[held.subscription.number].qos.order]
-        if ordered or (self._order is not None and event.previous):  # other events may wait for it
-            self._in_order().on_event(now, event, ordered, effects)
+        self._orders.on_event(now, event, ordered, effects)
         for held in later:
             if not self._special[held.subscription.number].qos.order:
                 self._release(now, held, effects)
@@ -278,21 +276,24 @@ class LocalDelivery:
             special = self._special.get(subscription.number)
             if special is None:
                 at_once.append((subscription, deadline))
-            elif is_late(special.qos, deadline, now - born):
+            elif special.qos.expires(deadline, now - born):
                 effects.append(Drop(event.id, (self._me,), "expired"))
                 self._miss(subscription, "expired", effects)
-            elif special.qos.order and self._in_order().is_overtaken(event):
+            elif special.qos.order and self._orders.is_overtaken(event, special):
                 effects.append(Drop(event.id, (self._me,), "overtaken"))
+                if not self._orders.has_counted(event.id, special):
+                    self._miss(subscription, "skipped", effects)
             elif special.durable is not None:
                 durable.append((subscription, deadline))
             elif special.qos.order:
-                later.append(HeldDelivery(event, born, subscription, deadline, None))
+                later.append(HeldDelivery(event, born, subscription, deadline))
             else:
                 at_once.append((subscription, deadline))
         if durable:
             entries = self.durable.queue(now, event, born, durable, effects)
             for (subscription, deadline), entry in zip(durable, entries, strict=True):
-                later.append(HeldDelivery(event, born, subscription, deadline, entry))
+                patient = is_patient(self._special[subscription.number])
+                later.append(HeldDelivery(event, born, subscription, deadline, entry, patient))
         return tuple(at_once), later
 
     def deliver_late(self, now: Nanos, effect: Deliver, effects: Effects) -> None:
@@ -301,7 +302,7 @@ class LocalDelivery:
         special = self._special.get(number)
         if position and not self.durable.is_in_flight(number, position):
             return  # the client has left, and the event waits for the next one
-        if not effect.event.is_expired(age_ns) and not (special and is_late(special.qos, effect.deadline_ns, age_ns)):
+        if not effect.event.is_expired(age_ns) and not (special and special.qos.expires(effect.deadline_ns, age_ns)):
             effects.append(effect)
         elif position:
             self.durable.expire(now, number, position, effects)
@@ -309,13 +310,10 @@ class LocalDelivery:
             effects.append(Drop(effect.event.id, (self._me,), "expired"))
             effects.append(Missed(effect.subscription, {"expired": 1}))
 
-    def _in_order(self) -> PublisherOrder:
-        if self._order is None:
-            wait_ns = self._config.of(DeliverySettings).order_wait_ns
-            self._order = PublisherOrder(
-                self._me, wait_ns, self._timers, self._has_come, self._release, self._on_skipped, self._on_overtaken
-            )
-        return self._order
+    def _make_order(self, is_patient: bool) -> PublisherOrder:
+        wait_ns = self._config.of(DeliverySettings).order_wait_ns
+        acts = (self._has_come, self._release, self._on_skipped, self._on_overtaken)
+        return PublisherOrder(self._me, wait_ns, self._timers, *acts, is_patient=is_patient)
 
     def _has_come(self, id_: EventId) -> bool:
         return id_ in self._seen and not (self.pending is not None and self.pending.holds(id_))
@@ -328,7 +326,7 @@ class LocalDelivery:
         special = self._special.get(subscription.number)
         if special is None:  # the subscription ended while the event waited
             return
-        if event.is_expired(age_ns) or is_late(special.qos, held.deadline_ns, age_ns):
+        if event.is_expired(age_ns) or special.qos.expires(held.deadline_ns, age_ns):
             effects.append(Drop(event.id, (self._me,), "expired"))
             self._miss(subscription, "expired", effects)
         else:
@@ -346,38 +344,40 @@ class LocalDelivery:
             effects.append(Missed(held.subscription, {"skipped": 1}))
 
     def _miss(self, subscription: SubscriptionId, reason: MissedCode, effects: Effects) -> None:
-        if not self.durable.miss(subscription, reason, effects):
+        if not self.durable.count_missed(subscription, reason, effects):
             effects.append(Missed(subscription, {reason: 1}))
 
     # ---------------------------------------------------------------- after a restart
 
-    def recall_durable(self, now: Nanos, records: list[Record], effects: Effects) -> None:
+    def restore_durable(self, now: Nanos, records: list[Record], effects: Effects) -> None:
         """Restore durable subscriptions with their backlogs, and announce them."""
         gaps = [record for record in records if type(record) is GapRecord]
         for record in records:
-            self.durable.recall(now, record)
+            self.durable.restore(now, record)
             if type(record) is QueuedRecord:
                 self._seen.add(record.event.id)
             elif type(record) is SkippedRecord:
-                self._in_order().recall(record.id)
+                self._orders.restore(record)
         for wanted in self.durable.subscriptions():
             self._interest.subscribe(wanted, self._me)
             self._special[wanted.number] = wanted
         waiting: dict[EventId, list[HeldDelivery]] = {}
-        for number, entry in self.durable.finish_recall(now, effects):
-            held = HeldDelivery(entry.event, entry.born_ns, SubscriptionId(self._me, number), entry.deadline_ns, entry)
+        for number, entry in self.durable.finish_restore(now, effects):
+            subscription, patient = SubscriptionId(self._me, number), is_patient(self._special[number])
+            held = HeldDelivery(entry.event, entry.born_ns, subscription, entry.deadline_ns, entry, patient)
             waiting.setdefault(entry.event.id, []).append(held)
         for gap in gaps:
             if gap.number in self._special:
-                waiting.setdefault(gap.id, []).append(self._held_gap(now, gap))
+                waiting.setdefault(gap.id, []).append(self._make_gap(now, gap))
         for id_ in in_publishers_order(waiting):
-            self._in_order().on_event(now, waiting[id_][0].event, waiting[id_], effects)
+            self._release_in_order(now, waiting[id_][0].event, waiting[id_], effects)
 
-    def _held_gap(self, now: Nanos, gap: GapRecord) -> HeldDelivery:
-        """A placeholder for an event that left its backlog, so that later ones still wait for its predecessor."""
+    def _make_gap(self, now: Nanos, gap: GapRecord) -> HeldDelivery:
+        """Make a placeholder for an event that left its backlog, so that later ones still wait for its predecessor."""
         event = Event(gap.id, {}, previous=((self._me, gap.previous),))
         entry = BacklogEntry(event, now, None, 0)
-        return HeldDelivery(event, now, SubscriptionId(self._me, gap.number), None, entry)
+        patient = is_patient(self._special[gap.number])
+        return HeldDelivery(event, now, SubscriptionId(self._me, gap.number), None, entry, patient)
 
 
 class ByDestination:
@@ -417,6 +417,8 @@ class ByDestination:
         if is_for_me:
             self._local.deliver(now, event, now, effects)
         effects.append(receipt)  # local backlogs have stored the event by now
+        if self._store is not None and others:
+            others = self._store.hold_back(now, event, others, effects)
         if others:
             self._route(now, Arrived(me, event, now, others), effects)
 
@@ -431,7 +433,9 @@ class ByDestination:
         """Receive a packet that names this peer among its destinations."""
         self._local.deliver(now, data.event, born_ns, effects)
 
-    def receive_unnamed(self, now: Nanos, sender: PeerId, data: Data, born_ns: Nanos, effects: Effects) -> None:
+    def receive_without_destinations(
+        self, now: Nanos, sender: PeerId, data: Data, born_ns: Nanos, effects: Effects
+    ) -> None:
         """Receive a packet that names no destinations."""
         effects.append(Refuse(sender, "no-destinations"))
 
@@ -441,8 +445,3 @@ class ByDestination:
             effects.append(Drop(stuck.event.id, stuck.dests, stuck.code))
         else:
             self._store.give_up(now, stuck, effects)
-
-
-def is_late(qos: Qos, deadline_ns: Nanos | None, age_ns: Nanos) -> bool:
-    """Whether an event of this age is too old for a subscription."""
-    return qos.expire and deadline_ns is not None and age_ns > deadline_ns

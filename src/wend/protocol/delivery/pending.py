@@ -72,12 +72,12 @@ class PendingDeliveries:
         self._bytes = 0
 
     def begin(self, now: Nanos, *, restarted: bool) -> None:
-        """`restarted`: whether an earlier incarnation may have had subscribers."""
+        """Start. `restarted`: whether an earlier incarnation may have had subscribers."""
         self._began = now
         self._restarted = restarted
         self._until = min(now + self._grace_ns, FOREVER)
 
-    def recall(self, now: Nanos, records: list[PendingRecord], effects: Effects) -> list[PendingRecord]:
+    def restore(self, now: Nanos, records: list[PendingRecord], effects: Effects) -> list[PendingRecord]:
         """Restore pending records of an earlier incarnation, after its delivered ones. Return those for other peers."""
         others: list[PendingRecord] = []
         for record in records:
@@ -155,7 +155,7 @@ class PendingDeliveries:
     def _end_grace(self, now: Nanos, _: None, effects: Effects) -> None:
         self._hand_over(now, effects)
         for id_, (event, born, served) in list(self._pending.items()):
-            if not served and event.groups and self._groups.pass_on(now, event, born, (), effects):
+            if not served and event.groups and self._groups.send_to_other_members(now, event, born, (), effects):
                 effects.append(Persist(DeliveredRecord(id_)))
                 self._end(id_, effects)
             else:

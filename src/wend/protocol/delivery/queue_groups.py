@@ -28,7 +28,7 @@ _GROUP_BYTES = 8
 class Publisher(Protocol):
     """Publishes an event again, for one peer."""
 
-    def number(self, published: Publication) -> Event: ...
+    def number_event(self, published: Publication) -> Event: ...
 
     def send_alone(self, now: Nanos, event: Event, born: Nanos, peer: PeerId, effects: Effects) -> None: ...
 
@@ -58,12 +58,12 @@ class QueueGroups:
         """Add a chosen peer to an event for each of these groups."""
         named = sorted(members)
         if len(named) > MAX_EVENT_GROUPS or sum(map(group_bytes, named)) > MAX_EVENT_GROUPS_BYTES:
-            named = _some(event, named)
+            named = _select_groups(event, named)
             effects.extend([Notice("group-left-out", self._me)] * (len(members) - len(named)))
         groups = tuple([(group, (choose(event.id, group, members[group]),)) for group in named])
         return msgspec.structs.replace(event, groups=groups)
 
-    def pass_on(self, now: Nanos, event: Event, born: Nanos, wanted: Notify, effects: Effects) -> bool:
+    def send_to_other_members(self, now: Nanos, event: Event, born: Nanos, wanted: Notify, effects: Effects) -> bool:
         """Send an event to other peers for groups that no longer have members here. Return whether it was sent."""
         here = {self._groups.get(subscription.number) for subscription, _ in wanted}
         gone = {group: tried for group, tried in event.groups if tried[:1] == (self._me,) and group not in here}
@@ -82,7 +82,7 @@ class QueueGroups:
         return went
 
     def _copy(self, event: Event, choice: GroupChoice) -> Event:
-        made = self._publisher.number(Publication(event.attributes, event.payload, event.headers, event.ttl_ns))
+        made = self._publisher.number_event(Publication(event.attributes, event.payload, event.headers, event.ttl_ns))
         return msgspec.structs.replace(made, groups=(choice,), origin=event.origin or event.id)
 
 
@@ -91,8 +91,8 @@ def group_bytes(group: str) -> int:
     return len(group.encode(errors="surrogatepass")) + _GROUP_BYTES
 
 
-def _some(event: Event, groups: list[str]) -> list[str]:
-    """As many of the groups as an event may name; a different selection for each event, so that no group starves."""
+def _select_groups(event: Event, groups: list[str]) -> list[str]:
+    """Select as many of the groups as an event may name, others for each event, so that no group starves."""
     first = choose(event.id, "", tuple(range(len(groups))))
     found: list[str] = []
     left = MAX_EVENT_GROUPS_BYTES

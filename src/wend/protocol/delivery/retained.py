@@ -57,7 +57,7 @@ class RetainedEvents:
         if self._pop((attribute, value)):
             self._persist(RetainedRecord(attribute, value), effects)
 
-    def recall(self, record: RetainedRecord) -> None:
+    def restore(self, record: RetainedRecord) -> None:
         """Restore an event that an earlier incarnation retained."""
         key = (record.attribute, record.value)
         if record.event is None:

@@ -6,15 +6,19 @@ without a route waits here. The queue is bounded by number and by bytes: if it i
 the earliest deadline and counts the drops.
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush
-from itertools import islice
 
 from wend.model.events import EventId, PeerId, event_bytes
 from wend.model.units import FOREVER, Nanos
+from wend.protocol.delivery.retry_pauses import Permit, RetryPauses
 from wend.protocol.plugins import GiveUp
 from wend.protocol.plugins.copy_ranks import Ranks, ranks_below
 from wend.protocol.records import PendingRecord, Record, ReleasedRecord
+
+Lane = tuple[tuple[PeerId, ...], PeerId, int]
+"""Waiting events with the same destinations, publisher and incarnation. They leave in the order of publication."""
 
 
 class RetryQueue:
@@ -29,8 +33,11 @@ class RetryQueue:
         self._waiting_bytes = 0
         self._by_deadline: list[tuple[Nanos, EventId]] | None = None
         """A heap of waiting events and some former ones; created when the queue is full for the first time."""
-        self._pauses: dict[EventId, tuple[Nanos, Nanos]] = {}
-        """By event that failed: its pause, and when the pause ends."""
+        self._lanes: dict[Lane, list[int]] = {}
+        """The heaps of sequence numbers, some of events that have left. The lane whose turn is next comes first."""
+        self._waiting_for: Counter[tuple[PeerId, PeerId]] = Counter()
+        """How many events of a publisher wait for a destination."""
+        self.pauses = RetryPauses(limit)
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -83,7 +90,6 @@ class RetryQueue:
     def _end(self, id_: EventId) -> Record:
         del self._records[id_]
         self._remove(id_)
-        self._pauses.pop(id_, None)
         return ReleasedRecord(id_)
 
     def restrict_to_owed(self, stuck: GiveUp) -> GiveUp | None:
@@ -98,13 +104,17 @@ class RetryQueue:
         """Queue a packet for a retry. Return the packets removed to make room."""
         id_ = stuck.event.id
         due = FOREVER if deadline_ns is None else stuck.born_ns + deadline_ns
-        if id_ in self._waiting:
-            due = min(due, self._waiting[id_][0])
-            dests, ranks = _highest(self._waiting[id_][1], stuck)
+        before = self._waiting.get(id_)
+        if before is not None:
+            due = min(due, before[0])
+            dests, ranks = _highest(before[1], stuck)
             stuck = GiveUp(stuck.event, stuck.born_ns, dests, stuck.code, ranks)
-        else:
-            self._waiting_bytes += event_bytes(stuck.event)
+            self._remove(id_)
         self._waiting[id_] = (due, stuck)
+        self._waiting_bytes += event_bytes(stuck.event)
+        for dest in stuck.dests:
+            self._waiting_for[dest, id_.publisher] += 1
+        heappush(self._lanes.setdefault((stuck.dests, id_.publisher, id_.incarnation), []), id_.sequence)
         if self._by_deadline is not None:
             heappush(self._by_deadline, (due, id_))
         lost: list[GiveUp] = []
@@ -126,40 +136,73 @@ class RetryQueue:
                 return waiting[1]
 
     def _remove(self, id_: EventId) -> GiveUp | None:
+        """Remove an event that waits. Its lane forgets it when its turn comes."""
         waiting = self._waiting.pop(id_, None)
         if waiting is None:
             return None
         self._waiting_bytes -= event_bytes(waiting[1].event)
+        for dest in waiting[1].dests:
+            self._waiting_for[dest, id_.publisher] -= 1
+            if not self._waiting_for[dest, id_.publisher]:
+                del self._waiting_for[dest, id_.publisher]
         return waiting[1]
 
-    def postpone(self, now: Nanos, id_: EventId, first_ns: Nanos, most_ns: Nanos) -> None:
-        """Set the pause before the next retry, which doubles with every failure."""
-        pause = min(2 * self._pauses[id_][0], most_ns) if id_ in self._pauses else first_ns
-        self._pauses[id_] = (pause, now + pause)
+    def waits(self, dest: PeerId, publisher: PeerId) -> bool:
+        """Whether events of a publisher wait for a destination."""
+        return (dest, publisher) in self._waiting_for
 
-    def wake(self) -> None:
-        """End all pauses when a link returns, so that every event may be retried at once."""
-        self._pauses.clear()
-
-    def wake_for(self, peer: PeerId) -> bool:
-        """End the pauses of events for a peer that is back. Return whether there are any."""
-        waking = [id_ for id_, (_, waiting) in self._waiting.items() if peer in waiting.dests]
-        for id_ in waking:
-            self._pauses.pop(id_, None)
-        return bool(waking)
-
-    def soonest(self) -> Nanos | None:
-        """The earliest time at which a waiting event may be retried."""
-        return min((self._until(id_) for id_ in self._waiting), default=None)
+    def next_attempt(self) -> Nanos | None:
+        """The earliest time at which a waiting event may be tried."""
+        self._drop_empty_lanes()
+        return min((self.pauses.next_attempt(dests) for dests, _, _ in self._lanes), default=None)
 
     def take(self, now: Nanos, count: int) -> list[GiveUp]:
-        """Remove and return the packets that have waited longest. The order is round robin, so that no unreachable
-        destination starves the others."""
-        chosen = list(islice((id_ for id_ in self._waiting if self._until(id_) <= now), count))
-        return [taken for id_ in chosen if (taken := self._remove(id_)) is not None]
+        """Remove and return events that may be tried now. Lanes take turns, so that none starves the others."""
+        ready = [lane for lane in self._lanes if self.pauses.permit(now, lane[0]) is not Permit.NONE]
+        share = max(1, count // max(1, len(ready)))
+        taken: list[GiveUp] = []
+        for lane in ready[:count]:
+            permit = self.pauses.permit(now, lane[0])  # another lane may have sent the probe
+            if permit is not Permit.NONE:
+                leaving = self._take_from(lane, 1 if permit is Permit.PROBE else share)
+                if leaving and permit is Permit.PROBE:
+                    self.pauses.probe(now, lane[0])
+                taken += leaving
+        return taken
 
-    def _until(self, id_: EventId) -> Nanos:
-        return self._pauses[id_][1] if id_ in self._pauses else 0
+    def _take_from(self, lane: Lane, count: int) -> list[GiveUp]:
+        """Remove and return the first events of a lane, and move the lane behind the others."""
+        dests, publisher, incarnation = lane
+        sequences = self._lanes.pop(lane)
+        taken: list[GiveUp] = []
+        while sequences and len(taken) < count:
+            id_ = EventId(publisher, incarnation, heappop(sequences))
+            waiting = self._waiting.get(id_)
+            if waiting is not None and waiting[1].dests == dests:
+                self._remove(id_)
+                taken.append(waiting[1])
+        if sequences:
+            self._lanes[lane] = sequences
+        return taken
+
+    def take_where(self, is_over: Callable[[GiveUp], bool]) -> list[GiveUp]:
+        """Remove and return the waiting events that fulfil a condition."""
+        over = [waiting for _, waiting in self._waiting.values() if is_over(waiting)]
+        for waiting in over:
+            self._remove(waiting.event.id)
+        return over
+
+    def _drop_empty_lanes(self) -> None:
+        for lane in list(self._lanes):
+            dests, publisher, incarnation = lane
+            sequences = self._lanes[lane]
+            while sequences:
+                waiting = self._waiting.get(EventId(publisher, incarnation, sequences[0]))
+                if waiting is not None and waiting[1].dests == dests:
+                    break
+                heappop(sequences)
+            if not sequences:
+                del self._lanes[lane]
 
 
 def _ranked(what: PendingRecord | GiveUp) -> Iterable[tuple[PeerId, int]]:

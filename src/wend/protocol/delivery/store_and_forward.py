@@ -2,7 +2,9 @@
 
 The peer stores a pending record before it sends the ACK that makes it responsible. The record ends when neighbours
 have acknowledged all its destinations. If no route is left, the event waits in the queue. The peer retries it when a
-link returns, and periodically. Retries are sent in small batches, so that they do not flood a returning link.
+link returns, and periodically (`retry_pauses.py`). Retries are sent in small batches, so that they do not flood a
+returning link. New events wait behind earlier ones if their subscribers want the order of the publisher, or if their
+destination has been away for long.
 """
 
 from collections.abc import Callable
@@ -11,6 +13,7 @@ from wend.model.events import Event, EventId, PeerId
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.config import DeliverySettings, PeerConfig
 from wend.protocol.delivery.late_joiners import SETTLE_NS, LateJoiners
+from wend.protocol.delivery.retry_pauses import FIRST_NS
 from wend.protocol.delivery.retry_queue import RetryQueue
 from wend.protocol.notices import AWAY, NO_ROOM, DropCode
 from wend.protocol.plugins import Arrived, Forward, GiveUp, PluginEffect, SubscriptionQueries, View
@@ -19,12 +22,10 @@ from wend.protocol.ports import Drop, Notice, Persist
 from wend.protocol.records import PendingRecord
 from wend.protocol.timers import Effects, Timers
 
-RETRY_NS = SECOND
-MAX_RETRY_NS = 16 * SECOND
-"""The longest pause between retries of an event. The pause doubles up to it, because retries for a subscriber that is
-away for long would fill the links. A link or a destination that returns resets the pause."""
 RETRY_BATCH = 64
 BETWEEN_BATCHES_NS = 100 * MS
+SWEEP_NS = 16 * SECOND
+"""How often the peer drops the waiting events that have expired; those that are tried expire at once."""
 
 
 class StoreAndForward:
@@ -50,6 +51,7 @@ class StoreAndForward:
         self._route = route
         self._retry_at: Nanos | None = None
         self._forget_at: Nanos | None = None
+        self._next_sweep: Nanos = 0
 
     def begin(self, now: Nanos, told: tuple[PeerId, ...]) -> None:
         """Start. `told` are the configured peers."""
@@ -66,6 +68,20 @@ class StoreAndForward:
             self._forget(now, None, effects)
         if dests:
             self._store(event, now, dests, effects)
+
+    def hold_back(self, now: Nanos, event: Event, dests: tuple[PeerId, ...], effects: Effects) -> tuple[PeerId, ...]:
+        """Let a new event wait for destinations where others wait. Return the rest of its destinations."""
+        if not len(self.queue) and not len(self.queue.pauses):
+            return dests
+        held = tuple([dest for dest in dests if self._must_wait(now, event, dest)])
+        if not held:
+            return dests
+        self._wait(now, GiveUp(event, now, held, "no-route"), effects)
+        return tuple([dest for dest in dests if dest not in held])
+
+    def _must_wait(self, now: Nanos, event: Event, dest: PeerId) -> bool:
+        is_ordered = event.previous_at(dest) is not None
+        return (is_ordered and self.queue.waits(dest, self._me)) or not self.queue.pauses.lets_pass(now, dest)
 
     def publish_to(self, event: Event, born: Nanos, peer: PeerId, effects: Effects) -> None:
         """Store an event of this peer that is for one other peer only."""
@@ -96,8 +112,8 @@ class StoreAndForward:
     def on_interest_learned(self, now: Nanos, peer: PeerId, returned: bool, effects: Effects) -> None:
         """Handle the interest of a peer. A peer that is back gets the events that wait for it. A peer that was unknown
         gets the matching events published just before."""
-        if returned and self.queue.wake_for(peer):
-            self._retry_soon(now)
+        if returned:
+            self._on_reached(now, peer)
         if self._late_joiners is None:
             return
         for event, born in self._late_joiners.on_interest(now, peer):
@@ -120,49 +136,63 @@ class StoreAndForward:
             ranks = tuple([lowest[d] for d in dests])
             effects.append(Persist(self.queue.accept(PendingRecord(event, born, dests, ranks if any(ranks) else ()))))
 
-    def recall(self, now: Nanos, records: list[PendingRecord], effects: Effects) -> None:
+    def restore(self, now: Nanos, records: list[PendingRecord], effects: Effects) -> None:
         """Restore the pending records of an earlier incarnation."""
         for record in records:
             self.queue.accept(record)
             if self._me in record.dests:
-                self._recall_for_late_joiners(record, effects)
+                self._restore_for_late_joiners(record, effects)
             others = tuple(dest for dest in record.dests if dest != self._me)
             if others:
                 ranks = subset(others, record.dests, record.ranks)
-                self.give_up(now, GiveUp(record.event, record.born_ns, others, "restarted", ranks), effects)
+                self._queue(now, GiveUp(record.event, record.born_ns, others, "restarted", ranks), effects)
         if self._late_joiners is not None:
             self._forget(now, None, effects)
 
-    def _recall_for_late_joiners(self, record: PendingRecord, effects: Effects) -> None:
+    def _restore_for_late_joiners(self, record: PendingRecord, effects: Effects) -> None:
         if self._late_joiners is not None:
-            self._late_joiners.recall(record.event, record.born_ns)
+            self._late_joiners.restore(record.event, record.born_ns)
         else:
             self._release(record.event.id, effects)
 
-    def on_ack(self, forward: Forward, effects: Effects) -> None:
+    def on_ack(self, now: Nanos, forward: Forward, effects: Effects) -> None:
+        if forward.peer in forward.dests:
+            self._on_reached(now, forward.peer)
         record = self.queue.hand_over(forward.event.id, forward.dests, forward.ranks)
         if record is not None:
             effects.append(Persist(record))
 
+    def _on_reached(self, now: Nanos, peer: PeerId) -> None:
+        """Try the events that wait for a peer, because it is there."""
+        if self.queue.pauses.end(peer) and len(self.queue):
+            self._retry_soon(now)
+
     def give_up(self, now: Nanos, stuck: GiveUp, effects: Effects) -> None:
-        """Queue an event that found no route. If the queue is full, drop those with the earliest deadline."""
+        """Queue an event that found no route."""
+        self.queue.pauses.fail(now, stuck.dests)
+        self._queue(now, stuck, effects)
+
+    def _queue(self, now: Nanos, stuck: GiveUp, effects: Effects) -> None:
+        """Queue an event for destinations that still need it."""
         owed = self.queue.restrict_to_owed(stuck)
         if owed is None:
             effects.append(Notice("copy-superseded", self._me))
             return
         owed = self._without_expired(now, owed, effects)
-        if owed is None:
-            return
+        if owed is not None:
+            self._wait(now, owed, effects)
+
+    def _wait(self, now: Nanos, owed: GiveUp, effects: Effects) -> None:
+        """Queue an event. If the queue is full, drop those with the earliest deadline."""
         effects.append(Notice("stored", self._me))
         deadlines = [self._interest.deadline_ns(owed.event, dest, self._view.graph) for dest in owed.dests]
         deadlines.append(owed.event.ttl_ns)
         soonest = min((d for d in deadlines if d is not None), default=None)
-        self.queue.postpone(now, owed.event.id, RETRY_NS, MAX_RETRY_NS)
         for lost in self.queue.wait(owed, soonest):
             drop = Drop(lost.event.id, lost.dests, NO_ROOM)
             effects.append(drop)
             self.abandon(drop, effects)
-        self._retry_soon(now + RETRY_NS)
+        self._retry_soon(now + FIRST_NS)
 
     def _without_expired(self, now: Nanos, stuck: GiveUp, effects: Effects) -> GiveUp | None:
         """Drop the event for destinations where it has expired. Return the rest, if any."""
@@ -195,9 +225,10 @@ class StoreAndForward:
         if done is not None:
             effects.append(Persist(done))
 
-    def on_link_returned(self, now: Nanos) -> None:
+    def on_link_returned(self, now: Nanos, neighbour: PeerId) -> None:
+        self.queue.pauses.end(neighbour)
+        self.queue.pauses.shorten(now)
         if len(self.queue):
-            self.queue.wake()
             self._retry_soon(now)
 
     def _retry_soon(self, time: Nanos) -> None:
@@ -209,12 +240,26 @@ class StoreAndForward:
         if asked != self._retry_at:
             return
         self._retry_at = None
+        if now >= self._next_sweep:
+            self._next_sweep = now + SWEEP_NS
+            for over in self.queue.take_where(lambda waiting: self._is_over(now, waiting)):
+                left = self._without_expired(now, over, effects)
+                if left is not None:
+                    self._wait(now, left, effects)
         for taken in self.queue.take(now, RETRY_BATCH):
             again = self._without_expired(now, taken, effects)
             if again is None:
                 continue
             ranks = tuple(fork(m, self._me) for m in again.ranks or (0,) * len(again.dests))
             self._route(now, Arrived(self._me, again.event, again.born_ns, again.dests, ranks=ranks), effects)
-        soonest = self.queue.soonest()
+        soonest = self.queue.next_attempt()
         if soonest is not None:
             self._retry_soon(max(soonest, now + BETWEEN_BATCHES_NS))
+
+    def _is_over(self, now: Nanos, waiting: GiveUp) -> bool:
+        """Whether an event has expired for a destination, or a destination has stayed away for too long."""
+        age_ns = now - waiting.born_ns
+        return waiting.event.is_expired(age_ns) or any(
+            self._expires(waiting.event, dest, age_ns) or self._interest.stayed_away(dest, now)
+            for dest in waiting.dests
+        )

@@ -102,7 +102,7 @@ class Controller:
         self.segment = float(size)
 
     def on_ack(self, now: Nanos, size: int, round_trip_ns: Nanos, limited: bool) -> None:
-        """Learn from an ACK. `limited`: the application had no more to send. `round_trip_ns` is 0 if it is unknown."""
+        """Adapt to an ACK. `limited`: the application had no more to send. `round_trip_ns` is 0 if it is unknown."""
         if size:
             self.segment += (size - self.segment) / 16
         if round_trip_ns <= 0:

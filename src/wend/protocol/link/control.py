@@ -31,7 +31,7 @@ class ControlMessages:
         if control.peer not in self._links:
             return
         link = self._links[control.peer]
-        tx = self._in_flight.begin(now + _timeout_ns(link, 1))
+        tx = self._in_flight.start_timer(now + _timeout_ns(link, 1))
         self._in_flight.packets[tx] = (control, 1, now)
         if control.slot is not None:
             key = (control.peer, control.plugin, control.slot)
@@ -49,7 +49,7 @@ class ControlMessages:
         """Send control again after a timeout, or give it up."""
         link.on_give_up(is_data=False)
         if attempt < CONTROL_TRIES:
-            self._in_flight.repeat(tx, control, attempt + 1, first, now + _timeout_ns(link, attempt + 1))
+            self._in_flight.restart_timer(tx, control, attempt + 1, first, now + _timeout_ns(link, attempt + 1))
             self._transmit(now, link, tx, control, effects)
             return
         self._in_flight.remove(tx)
@@ -63,7 +63,7 @@ class ControlMessages:
             self._slots.pop((control.peer, control.plugin, control.slot), None)
 
     def _transmit(self, now: Nanos, link: Link, tx: int, control: OutgoingControl, effects: Effects) -> None:
-        link.note_sent(now)
+        link.record_sent(now)
         effects.append(Send(control.peer, Control(tx, control.plugin, control.body)))
 
 

@@ -70,12 +70,12 @@ class ControlFragments:
             self._reassembly = Reassembly(CONTROL)
         return self._reassembly.accept(now, sender, (plugin, fragment.slot), fragment.number, fragment, effects)
 
-    def complete(
+    def pop_complete(
         self, sender: PeerId, plugin: str, fragment: ControlFragment, message_type: Any, effects: Effects
     ) -> Any:
         """Decode the message that this fragment completes, of the plug-in's type; None if it is still incomplete."""
         assert self._reassembly is not None  # it has accepted the fragment
-        message = self._reassembly.complete(sender, (plugin, fragment.slot))
+        message = self._reassembly.pop_complete(sender, (plugin, fragment.slot))
         if message is None:
             return None
         try:

@@ -10,12 +10,12 @@ _CLEAN, _LOSSY = 0.999, 0.97
 
 
 class DetectionTime:
-    __slots__ = ("_own_ns", "multiplier", "promised_ns")
+    __slots__ = ("_own_ns", "announced_ns", "multiplier")
 
     def __init__(self, own_ns: Nanos, reliability: float) -> None:
         """`own_ns`: the detection time of this peer."""
         self._own_ns = own_ns
-        self.promised_ns = own_ns
+        self.announced_ns = own_ns
         """The longest silence that the neighbour's last hello announced."""
         self.multiplier = 1
         """How many packets in a row must be missing before an outage is a better explanation than loss."""
@@ -24,11 +24,11 @@ class DetectionTime:
     @property
     def silence_ns(self) -> Nanos:
         """The longest silence of a link that is up."""
-        return min(self.multiplier * self.promised_ns, max(self.promised_ns, self._own_ns))
+        return min(self.multiplier * self.announced_ns, max(self.announced_ns, self._own_ns))
 
-    def promise(self, within_ns: Nanos) -> None:
+    def set_silence(self, within_ns: Nanos) -> None:
         """Set the longest silence, as the neighbour announces it. Its detection time may differ from this peer's."""
-        self.promised_ns = min(max(within_ns, 1), MAX_SILENCE_NS)
+        self.announced_ns = min(max(within_ns, 1), MAX_SILENCE_NS)
 
     def allow_loss(self, reliability: float) -> None:
         """Set the multiplier from the share of packets that the link loses without an outage."""

@@ -36,7 +36,7 @@ class _Pending(msgspec.Struct, frozen=True, gc=False):
     tries: int
     left: int
 
-    def message_at(self, now: Nanos) -> DirectMessage:
+    def aged_message(self, now: Nanos) -> DirectMessage:
         """The message as it is sent now: an event in it has aged since the first transmission."""
         waited = now - self.sent_ns
         message = older(self.message, waited) if waited else self.message
@@ -101,12 +101,12 @@ class DirectMessages:
     def drop(self, now: Nanos, number: int) -> tuple[PeerId, str, Any] | None:
         """Remove a message that the driver cannot send. Return its peer, plug-in and body if it was still pending."""
         pending = self._pending.pop(number, None)
-        return None if pending is None else (pending.peer, pending.message.plugin, pending.message_at(now).body)
+        return None if pending is None else (pending.peer, pending.message.plugin, pending.aged_message(now).body)
 
     def _transmit(self, now: Nanos, pending: _Pending, effects: Effects) -> None:
         number = pending.message.number
         self._pending[number] = pending
-        effects.append(Send(pending.peer, pending.message_at(now)))
+        effects.append(Send(pending.peer, pending.aged_message(now)))
         together = self._due.get(pending.due_ns)
         if together is None:
             self._due[pending.due_ns] = [(number, pending.tries)]
@@ -130,4 +130,4 @@ class DirectMessages:
             return
         del self._pending[number]
         effects.append(Notice("undelivered", pending.peer))
-        self._undelivered(now, pending.peer, pending.message.plugin, pending.message_at(now).body, effects)
+        self._undelivered(now, pending.peer, pending.message.plugin, pending.aged_message(now).body, effects)

@@ -91,15 +91,15 @@ class LinkEstimator:
         """Count a transmission without an ACK."""
         self._unanswered += 1
 
-    def forgive(self, count: int) -> None:
+    def discount(self, count: int) -> None:
         """Discount the last `count` unanswered transmissions: an outage explains them, not loss."""
         self._unanswered = max(0, self._unanswered - count)
 
-    def forgive_all(self) -> None:
+    def discount_all(self) -> None:
         """Discount the unanswered transmissions of this period: the neighbour may not have been running yet."""
         self._unanswered = 0
 
-    def adopt(self) -> bool:
+    def end_period(self) -> bool:
         """End a monitoring period. Return whether delay or reliability changed noticeably."""
         # the least round trip is that of the link, and longer ones are those of a busy host
         delay = self.delay_ns if self._least_ns == FOREVER else max(1, self._least_ns // self._delays)

@@ -71,11 +71,11 @@ class FragmentedEvent:
         """Record the ACK of a fragment."""
         self._open.discard(tx)
 
-    def queue(self) -> None:
+    def count_waiting(self) -> None:
         """Count one more waiting fragment."""
         self._queued += 1
 
-    def unqueue(self) -> None:
+    def uncount_waiting(self) -> None:
         """Count one waiting fragment less."""
         self._queued -= 1
 
@@ -85,7 +85,7 @@ class FragmentedEvent:
         transmissions, self._open = self._open, set()
         return transmissions
 
-    def fragment(self, now: Nanos, tx: int, index: int, me: PeerId) -> Fragment:
+    def make_fragment(self, now: Nanos, tx: int, index: int, me: PeerId) -> Fragment:
         forward = self.forward
         event = forward.event
         piece = chunk(event.payload, index, FRAGMENT_BYTES)
@@ -146,7 +146,7 @@ class EventReassembly:
             return None
         else:
             effects.append(Notice("duplicate", sender))
-        link.note_sent(now)
+        link.record_sent(now)
         effects.append(Send(sender, Ack(fragment.tx, accepted)))
         return None
 
@@ -168,7 +168,7 @@ class EventReassembly:
 
     def _complete(self, now: Nanos, sender: PeerId, last: Fragment) -> Data | None:
         """The event as one packet with the number of the last fragment."""
-        message = self._reassembly.complete(sender, last.number)
+        message = self._reassembly.pop_complete(sender, last.number)
         if message is None:
             return None
         head = message.first.head

@@ -46,7 +46,7 @@ class FailureDetector:
         self._retransmission = retransmission
         self._tell = tell
         self._due_ns: Nanos = FOREVER
-        retransmission.explains_loss = self.explains_loss
+        retransmission.is_explained_by_loss = self.is_explained_by_loss
         retransmission.on_heard_again = self.on_links_changed
         retransmission.on_delay = self.on_delay
 
@@ -62,7 +62,7 @@ class FailureDetector:
         if self._hellos.on_event(now):
             self.schedule_hellos(now)
 
-    def expect(self, now: Nanos, peer: PeerId) -> None:
+    def schedule_check(self, now: Nanos, peer: PeerId) -> None:
         """Schedule a check, since data was sent, if the neighbour will be silent for too long before the ACK is due."""
         self.on_event(now)
         link = self._links[peer]
@@ -88,9 +88,9 @@ class FailureDetector:
             self.on_links_changed(now)
             self._tell(now, LinkChanged(link.peer, True), effects)
         if link.hellos.retract_silence():  # at once, because a busy link needs no hellos
-            link.note_sent(now)
-            hello = self._hellos.hello(now, True)
-            link.hellos.tell(hello.news)
+            link.record_sent(now)
+            hello = self._hellos.make_hello(now, True)
+            link.hellos.record_news(hello.news)
             effects.append(Send(link.peer, hello))
 
     def on_give_up(self, now: Nanos, link: Link, effects: Effects) -> None:
@@ -98,7 +98,7 @@ class FailureDetector:
         if proves_outage(now, link):
             self._declare_down(now, link, effects)
 
-    def explains_loss(self, now: Nanos, link: Link, missing: int) -> bool:
+    def is_explained_by_loss(self, now: Nanos, link: Link, missing: int) -> bool:
         """Whether loss of packets or ACKs explains this many missing ACKs better than an outage does."""
         lost = (2.0 * (1.0 - link.reliability)) ** missing
         if not link.is_working(now):

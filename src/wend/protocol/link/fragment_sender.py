@@ -40,7 +40,7 @@ class FragmentSender:
 
     def send(self, now: Nanos, forward: Forward, effects: Effects) -> None:
         """Send the first fragments of an event. Over a suspected link, send only one as a probe."""
-        fragmented = FragmentedEvent(forward, self._in_flight.number())
+        fragmented = FragmentedEvent(forward, self._in_flight.next_number())
         most = 1 if self._links[forward.peer].suspected else min(fragmented.count, IN_FLIGHT)
         while most and self._send_or_wait(now, fragmented, effects):
             most -= 1
@@ -49,7 +49,7 @@ class FragmentSender:
         """Send the next fragment, once the congestion window allows it."""
         link = self._links[fragmented.forward.peer]
         fragment = fragmented.take_next()
-        tx = self._in_flight.begin(now + link.timeout_ns)
+        tx = self._in_flight.start_timer(now + link.timeout_ns)
         self._in_flight.packets[tx] = (fragment, 1, now)
         fragmented.add_in_flight(tx)
         self._transmit(now, link, fragment, tx, effects)
@@ -86,7 +86,7 @@ class FragmentSender:
             link.on_timeout()
             # ACKs of many fragments queue behind each other, so each repetition waits longer
             wait = link.timeout_ns << min(attempt, 3)
-            self._in_flight.repeat(tx, fragment, attempt + 1, first, now + wait)
+            self._in_flight.restart_timer(tx, fragment, attempt + 1, first, now + wait)
             self._transmit(now, link, fragment, tx, effects)
             return False
         self.cancel(fragment.of)
@@ -124,5 +124,5 @@ class FragmentSender:
         return False
 
     def _transmit(self, now: Nanos, link: Link, fragment: FragmentInFlight, tx: int, effects: Effects) -> None:
-        link.note_transmission(now)
-        effects.append(Send(fragment.peer, fragment.of.fragment(now, tx, fragment.index, self._me)))
+        link.record_transmission(now)
+        effects.append(Send(fragment.peer, fragment.of.make_fragment(now, tx, fragment.index, self._me)))

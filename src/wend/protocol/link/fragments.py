@@ -99,7 +99,7 @@ class PartialMessage:
         self.first_ns: Nanos = 0
         self.grown_ns: Nanos = 0
 
-    def needs(self, index: int) -> bool:
+    def lacks(self, index: int) -> bool:
         return not self.chunks[index]
 
     def add(self, now: Nanos, fragment: AnyFragment) -> None:
@@ -168,17 +168,17 @@ class Reassembly:
                 partial = None
             if partial is None:
                 partial = PartialMessage(number, fragment.count)
-            if not partial.needs(fragment.index):
+            if not partial.lacks(fragment.index):
                 return True
             if partial.missing > 1 and not self._make_room(now, sender, key, partial, fragment, effects):
                 reason = "reassembly-full"
             else:
-                self._hold(now, known, key, partial, fragment)
+                self._store(now, known, key, partial, fragment)
         if reason is not None:
             effects.append(Refuse(sender, reason))
         return reason is None
 
-    def complete(self, sender: PeerId, key: Hashable) -> PartialMessage | None:
+    def pop_complete(self, sender: PeerId, key: Hashable) -> PartialMessage | None:
         """Remove and return a message if it is complete."""
         known = self._senders.get(sender)
         partial = None if known is None else known.partial.get(key)
@@ -245,7 +245,7 @@ class Reassembly:
         limits = self._limits
         return known.size + size > limits.neighbour_bytes or self._size + size > limits.total_bytes
 
-    def _hold(self, now: Nanos, known: _Sender, key: Hashable, partial: PartialMessage, fragment: AnyFragment) -> None:
+    def _store(self, now: Nanos, known: _Sender, key: Hashable, partial: PartialMessage, fragment: AnyFragment) -> None:
         before = partial.size if key in known.partial else 0
         known.partial[key] = partial
         partial.add(now, fragment)

@@ -47,7 +47,7 @@ class HelloPlan:
         """Discard the plan: something has changed, so the next hello needs a new one."""
         self.mode = None
 
-    def announce(self, within_ns: Nanos, heard: bool) -> None:
+    def record_hello(self, within_ns: Nanos, heard: bool) -> None:
         """Record a hello as sent, with whether it reports hearing the neighbour and the silence that it announces."""
         self._reports_silence = not heard
         self.announced_ns = within_ns
@@ -61,6 +61,6 @@ class HelloPlan:
         self.is_repetition = self.within_ns == self.announced_ns
         return True
 
-    def tell(self, news: tuple[FailureNews, ...]) -> None:
+    def record_news(self, news: tuple[FailureNews, ...]) -> None:
         """Record that a hello with this news is sent."""
         self.last_news = news

@@ -157,7 +157,7 @@ class HelloSchedule:
             news_ns = FOREVER if plan.last_news is news else forced_ns
             if link.sent_ns + plan.early_ns <= now or news_ns <= now:
                 heard = silence <= link.silence_ns + 2 * link.delay_ns
-                link.announce(now, plan.within_ns, heard)
+                link.record_hello(now, plan.within_ns, heard)
                 if plan.within_ns != last_within or heard != last_heard:
                     peers, last_within, last_heard = [], plan.within_ns, heard
                     batches.append((heard, last_within, peers))
@@ -191,14 +191,14 @@ class HelloSchedule:
         """Send hellos that are due, with the current news."""
         links = self._links
         for heard, within, peers in batches:
-            hello = self.hello(now, heard, within)
+            hello = self.make_hello(now, heard, within)
             for peer in peers if self._news is not None else ():
                 plan = links[peer].hellos
                 if plan.last_news is not hello.news:
-                    plan.tell(hello.news)
+                    plan.record_news(hello.news)
             effects.append(SendEach(tuple(peers), hello) if len(peers) > 1 else Send(peers[0], hello))
 
-    def hello(self, now: Nanos, heard: bool, within: Nanos = 0) -> Hello:
+    def make_hello(self, now: Nanos, heard: bool, within: Nanos = 0) -> Hello:
         news: News = () if self._news is None else self._news.outgoing(now)
         hellos = self._hellos
         if news:

@@ -37,12 +37,12 @@ class PacketsInFlight:
         self.packets: dict[int, tuple[Packet, int, Nanos]] = {}
         """By number: a packet, its transmissions so far, and the time of the first one."""
 
-    def number(self) -> int:
+    def next_number(self) -> int:
         """Return a number that no packet has."""
         self.tx = tx = self.tx + 1
         return tx
 
-    def begin(self, timeout_at: Nanos) -> int:
+    def start_timer(self, timeout_at: Nanos) -> int:
         """Start the ACK timer of a new packet. The caller adds the packet to `packets` under the number returned."""
         self.tx = tx = self.tx + 1
         timers = self._timers
@@ -50,7 +50,7 @@ class PacketsInFlight:
         heappush(timers.heap, (timeout_at, count, self._on_timeout, tx))
         return tx
 
-    def repeat(self, tx: int, packet: Packet, attempt: int, first: Nanos, timeout_at: Nanos) -> None:
+    def restart_timer(self, tx: int, packet: Packet, attempt: int, first: Nanos, timeout_at: Nanos) -> None:
         """Start the ACK timer of another transmission."""
         self.packets[tx] = (packet, attempt, first)
         self._timers.at(timeout_at, self._on_timeout, tx)

@@ -68,7 +68,7 @@ class LinkUser(Protocol):
     def on_links_changed(self, now: Nanos, effects: Effects) -> None:
         """Handle a change in the set of links, or in their estimates or paths."""
 
-    def on_link_returned(self, now: Nanos) -> None:
+    def on_link_returned(self, now: Nanos, neighbour: PeerId) -> None:
         """Retry waiting events, since a neighbour is heard again or new."""
 
     def message_type(self, plugin: str) -> Any:
@@ -195,11 +195,11 @@ class LinkLayer:
         kind = self._user.message_type(plugin) if type(body) is ControlFragment else None
         if kind is not None and not self._fragments.accept(now, sender, plugin, body, effects):
             return
-        link.note_sent(now)
+        link.record_sent(now)
         effects.append(Send(sender, Ack(message.tx)))
         # plug-ins version their messages, so a repetition is harmless and needs no window
         if kind is not None:
-            body = self._fragments.complete(sender, plugin, body, kind, effects)
+            body = self._fragments.pop_complete(sender, plugin, body, kind, effects)
         elif type(body) is ControlFragment:
             effects.append(Refuse(sender, "unknown-plugin"))
             return
@@ -246,7 +246,7 @@ class LinkLayer:
             return
         if link.clear_suspicion():
             self.resync(now, link.peer, effects)
-        self._user.on_link_returned(now)
+        self._user.on_link_returned(now, link.peer)
 
     def send_control(self, now: Nanos, control: OutgoingControl, effects: Effects) -> None:
         """Send a control message to a neighbour, in fragments if it is long."""
@@ -274,23 +274,23 @@ class LinkLayer:
 
     # ---------------------------------------------------------------- changes of links
 
-    def add(self, now: Nanos, neighbour: Neighbour, effects: Effects) -> None:
+    def add_link(self, now: Nanos, neighbour: Neighbour, effects: Effects) -> None:
         """Add a link that the driver gives."""
-        self.manager.describe(neighbour)
-        self.make(now, neighbour.peer, (), effects)
-        self._user.on_link_returned(now)
+        self.manager.store_estimates(neighbour)
+        self.make_link(now, neighbour.peer, (), effects)
+        self._user.on_link_returned(now, neighbour.peer)
 
-    def make(self, now: Nanos, peer: PeerId, path: Path, effects: Effects) -> None:
-        self.manager.make(now, peer, path)
+    def make_link(self, now: Nanos, peer: PeerId, path: Path, effects: Effects) -> None:
+        self.manager.make_link(now, peer, path)
         effects.append(Notice("linked", peer))
         self._user.on_links_changed(now, effects)
         self.resync(now, peer, effects)
         if self.detector is not None:
             self.detector.on_link_made(now, peer)
-        self.manager.trace(effects)
+        self.manager.request_paths(effects)
 
-    def end(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
-        in_flight = self.retransmission.end(peer)
+    def end_link(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
+        in_flight = self.retransmission.end_link(peer)
         self._links.pop(peer).end()
         self._forget(peer)
         effects.append(Notice("unlinked", peer))

@@ -3,7 +3,7 @@
 The state covers both directions. This peer itself judges the direction from the neighbour. The neighbour's hellos and
 ACKs judge the other direction, and only they can end `one-way`. Peers without the failure detector do not use `down`.
 
-                begin_incarnation           on_give_up, announce            declare_down
+                begin_incarnation         on_give_up, record_hello          declare_down
         unknown ─────────────────▶ up ─────────────────────────────▶ suspected ───────────▶ down
                                    ◀─────────────────────────────              ◀───────────
                                            clear_suspicion                       restore
@@ -15,8 +15,8 @@ ACKs judge the other direction, and only they can end `one-way`. Peers without t
     unknown    up         begin_incarnation  LinkLayer: a message has the neighbour's incarnation for the first time
     unknown    suspected  on_give_up         Retransmission: all transmissions of a packet went unanswered
     up         suspected  on_give_up
-    unknown    suspected  announce           HelloSchedule: a hello reports that the neighbour is silent for too long
-    up         suspected  announce
+    unknown    suspected  record_hello       HelloSchedule: a hello reports that the neighbour is silent for too long
+    up         suspected  record_hello
     unknown    down       declare_down       FailureDetector: silence or unanswered packets prove an outage
     up         down       declare_down
     suspected  down       declare_down
@@ -197,15 +197,15 @@ class Link:
 
     # ---------------------------------------------------------------- packets
 
-    def note_heard(self, now: Nanos) -> None:
+    def record_heard(self, now: Nanos) -> None:
         """Record that a packet arrived from the neighbour."""
         self.heard_ns = now
 
-    def note_sent(self, now: Nanos) -> None:
+    def record_sent(self, now: Nanos) -> None:
         """Record that a packet is sent to the neighbour."""
         self.sent_ns = now
 
-    def note_transmission(self, now: Nanos) -> None:
+    def record_transmission(self, now: Nanos) -> None:
         """Record that data is sent to the neighbour."""
         self.sent_ns = now
         self.transmitted += 1
@@ -216,7 +216,7 @@ class Link:
         if self.sender is not None:
             self.sender.controller.on_pause(now, ns)
 
-    def measure(self, round_trip_ns: Nanos, retransmitted: bool, is_data: bool = True) -> None:
+    def record_ack(self, round_trip_ns: Nanos, retransmitted: bool, is_data: bool = True) -> None:
         """Update the estimates by an ACK that arrived this long after the first transmission."""
         if is_data:
             self.answers += 1
@@ -264,8 +264,8 @@ class Link:
         """
         self.last_hello = hello
         within_ns = hello.within_ns
-        if within_ns and within_ns != self.detection.promised_ns:
-            self.on_promise(within_ns)
+        if within_ns and within_ns != self.detection.announced_ns:
+            self.on_announced_silence(within_ns)
         if not hello.hearing:
             self.not_hearing_ns = self.heard_ns
         if hello.hearing == self.heard_by_neighbour:
@@ -273,9 +273,9 @@ class Link:
         self.heard_by_neighbour = hello.hearing
         return True
 
-    def on_promise(self, within_ns: Nanos) -> None:
+    def on_announced_silence(self, within_ns: Nanos) -> None:
         """Adopt the longest silence that the neighbour announces."""
-        self.detection.promise(within_ns)
+        self.detection.set_silence(within_ns)
         self.silence_ns = self.detection.silence_ns
 
     def on_not_hearing(self) -> None:
@@ -299,14 +299,14 @@ class Link:
 
     # ---------------------------------------------------------------- suspicions and outages
 
-    def announce(self, now: Nanos, within_ns: Nanos, heard: bool) -> None:
+    def record_hello(self, now: Nanos, within_ns: Nanos, heard: bool) -> None:
         """Record a hello to the neighbour: whether this peer hears it, and the silence announced."""
         self.sent_ns = now
         if heard and self.hellos.is_repetition:
             return
         if not heard:
             self.suspected = True
-        self.hellos.announce(within_ns, heard)
+        self.hellos.record_hello(within_ns, heard)
 
     def declare_down(self) -> bool:
         """Declare an outage, and discount the packets lost in it. Return False if the link is down already."""
@@ -315,11 +315,11 @@ class Link:
         self.is_up = False
         self.suspected = True
         self.hellos.discard()
-        self.unanswered.excuse()
+        self.unanswered.blame_outage()
         if self.sender is not None:
             self.sender.stop()
         if self.estimator is not None:
-            self.estimator.forgive(self.unanswered.fails)
+            self.estimator.discount(self.unanswered.fails)
         return True
 
     def restore(self) -> bool:
@@ -341,22 +341,22 @@ class Link:
             return False
         missed, self.missed = self.missed, False
         self.suspected = False
-        self.unanswered.clear()
+        self.unanswered.count_as_loss()
         return missed
 
     # ---------------------------------------------------------------- what this peer measures
 
-    def forgive_losses(self) -> None:
+    def discount_losses(self) -> None:
         """Discount the unanswered packets of this period: the neighbour may not have been running yet."""
         if self.estimator is not None:
-            self.estimator.forgive_all()
+            self.estimator.discount_all()
 
-    def adopt(self) -> bool:
+    def end_period(self) -> bool:
         """Adopt the estimates of the period that ends now. Return whether they changed noticeably."""
         estimator = self.estimator
         if estimator is None:
             return False
-        changed = estimator.adopt()
+        changed = estimator.end_period()
         if self.sender is not None:
             self.sender.controller.end_period()
         self.delay_ns, self.reliability = estimator.delay_ns, estimator.reliability

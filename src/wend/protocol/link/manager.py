@@ -54,11 +54,11 @@ class LinkManager:
         for peer in self._reachable if self._config.membership is None else ():
             self._make(now, peer)
 
-    def describe(self, neighbour: Neighbour) -> None:
+    def store_estimates(self, neighbour: Neighbour) -> None:
         """Store the delay and reliability of a link that is about to be made."""
         self._reachable[neighbour.peer] = neighbour
 
-    def make(self, now: Nanos, peer: PeerId, path: Path) -> None:
+    def make_link(self, now: Nanos, peer: PeerId, path: Path) -> None:
         self._make(now, peer)
         if self._paths_changed is not None and None not in path:
             self._links[peer].set_path(path)
@@ -69,7 +69,7 @@ class LinkManager:
             self._links[peer].set_path(path)
             self._paths_changed(now, effects)
 
-    def trace(self, effects: Effects) -> None:
+    def request_paths(self, effects: Effects) -> None:
         """Request the underlay paths that are incomplete."""
         for peer, link in self._links.items() if self._paths_changed is not None else ():
             if not _is_complete(link.path) and self._asked[peer] < TRACES:

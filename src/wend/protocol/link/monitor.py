@@ -52,7 +52,7 @@ class LinkMonitor:
 
     def _end_first_period(self, now: Nanos, _: None, effects: Effects) -> None:
         for link in self._links.values():
-            link.forgive_losses()
+            link.discount_losses()
         self._end_period(now, None, effects)
 
     def _end_period(self, now: Nanos, _: None, effects: Effects) -> None:
@@ -66,7 +66,7 @@ class LinkMonitor:
             self._incarnation = retransmission.incarnation
             for peer in sorted(self._links):
                 self._resync(now, peer, effects)
-        self._manager.trace(effects)
-        changed = [link.adopt() for link in self._links.values()]
+        self._manager.request_paths(effects)
+        changed = [link.end_period() for link in self._links.values()]
         if any(changed):
             self._changed(now, effects)

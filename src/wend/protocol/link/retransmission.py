@@ -17,7 +17,7 @@ from wend.protocol.link.fragments import FRAGMENT_BYTES
 from wend.protocol.link.in_flight import OutgoingControl, PacketsInFlight
 from wend.protocol.link.link import Link
 from wend.protocol.link.link_sender import LinkSender
-from wend.protocol.link.waiting import FRAGMENT_SIZE, HEADER_BYTES, WaitingPackets, is_expired, size_of
+from wend.protocol.link.waiting import FRAGMENT_SIZE, HEADER_BYTES, WaitingPackets, is_expired, packet_bytes
 from wend.protocol.messages import TX_SHIFT, Ack, Data
 from wend.protocol.plugins import Forward
 from wend.protocol.ports import Notice, Refuse, Send
@@ -56,7 +56,7 @@ class Retransmission:
         "_waiting",
         "clear_timers",
         "control",
-        "explains_loss",
+        "is_explained_by_loss",
         "on_delay",
         "on_heard_again",
     )  # fmt: skip
@@ -92,7 +92,7 @@ class Retransmission:
         """Like `_fragments`, created when a packet needs it: most peers never need it."""
         self._given_up: dict[int, tuple[PeerId, Nanos, bool]] = {}
         """By number: packets without an ACK, when they were first sent, and whether they were retransmitted."""
-        self.explains_loss: Callable[[Nanos, Link, int], bool] | None = None
+        self.is_explained_by_loss: Callable[[Nanos, Link, int], bool] | None = None
         """Whether loss explains this many missing ACKs better than an outage; None without the failure detector."""
         self.on_heard_again: Callable[[Nanos], None] | None = None
         """Called when an ACK shows that a neighbour hears this peer again; None without the failure detector."""
@@ -119,12 +119,12 @@ class Retransmission:
         if sender is not None and not sender.try_send(now, HEADER_BYTES + size, _is_late(forward)):
             self._waiting_packets().add(now, forward, effects)
             return
-        tx = self._in_flight.begin(now + link.timeout_ns)
+        tx = self._in_flight.start_timer(now + link.timeout_ns)
         self._packets[tx] = (forward, 1, now)
         self._transmit(now, link, forward, tx, effects)
 
     def _transmit(self, now: Nanos, link: Link, forward: Forward, tx: int, effects: Effects) -> None:
-        link.note_transmission(now)
+        link.record_transmission(now)
         path = forward.path + self._here
         age = now - forward.born_ns
         data = Data(tx, forward.event, age, forward.dests, path, forward.header, forward.ranks)
@@ -152,11 +152,11 @@ class Retransmission:
     def _fragment_sender(self) -> FragmentSender:
         if self._fragments is None:
             self._fragments = FragmentSender(
-                self._config, self._links, self._in_flight, self._wait_fragment, self._failed, self._congested
+                self._config, self._links, self._in_flight, self._queue_fragment, self._failed, self._congested
             )
         return self._fragments
 
-    def _wait_fragment(self, now: Nanos, fragmented: FragmentedEvent) -> bool:
+    def _queue_fragment(self, now: Nanos, fragmented: FragmentedEvent) -> bool:
         return self._waiting_packets().add_fragment(now, fragmented)
 
     def _send_waiting(self, now: Nanos, what: Forward | FragmentedEvent, effects: Effects) -> None:
@@ -166,7 +166,7 @@ class Retransmission:
             return
         assert type(what) is Forward
         link = self._links[what.peer]
-        tx = self._in_flight.begin(now + link.timeout_ns)
+        tx = self._in_flight.start_timer(now + link.timeout_ns)
         self._packets[tx] = (what, 1, now)
         self._transmit(now, link, what, tx, effects)
 
@@ -199,11 +199,11 @@ class Retransmission:
                 self._open_window(now, link, sender, ack, size, attempts, first)
                 if sender.queued_bytes:
                     self._waiting_packets().drain(now, link, effects)
-            link.measure(_round_trip_ns(now - first, ack), attempts > 1)
+            link.record_ack(_round_trip_ns(now - first, ack), attempts > 1)
             return packet
         if type(packet) is OutgoingControl:
             if attempts == 1:
-                link.measure(_round_trip_ns(now - first, ack), False, is_data=False)
+                link.record_ack(_round_trip_ns(now - first, ack), False, is_data=False)
             self.control.free_slot(packet)
             return None
         assert type(packet) is FragmentInFlight
@@ -232,7 +232,7 @@ class Retransmission:
             if ack.accepted:
                 self._fragment_sender().cancel(fragmented)
             self._drain(now, link, sender, effects)
-        link.measure(_round_trip_ns(now - first, ack), attempts > 1)
+        link.record_ack(_round_trip_ns(now - first, ack), attempts > 1)
         return self._fragment_sender().on_ack(now, link, ack.tx, fragmented, ack.accepted, effects)
 
     def _on_late_ack(self, now: Nanos, link: Link, ack: Ack, effects: Effects) -> None:
@@ -241,7 +241,7 @@ class Retransmission:
         peer, first, retransmitted = self._given_up.pop(ack.tx, (None, 0, False))
         if peer == link.peer:
             round_trip_ns = _round_trip_ns(now - first, ack)
-            link.measure(round_trip_ns, retransmitted, is_data=False)
+            link.record_ack(round_trip_ns, retransmitted, is_data=False)
             if link.sender is not None and not retransmitted:
                 link.sender.on_late_ack(now, round_trip_ns)
                 if round_trip_ns > link.sender.slow_ns and self.on_delay is not None:
@@ -272,7 +272,7 @@ class Retransmission:
         for tx, packet in self._in_flight.packets_to(peer):
             if type(packet) is Forward and not packet.tries:
                 self._in_flight.remove(tx)
-                self._release(peer, size_of(packet))
+                self._release(peer, packet_bytes(packet))
                 packets.append(packet)
         fragmented = [one for one in self._fragmented_to(peer) if one.is_queued or not one.forward.tries]
         queued = [] if self._waiting is None else self._waiting.remove(peer)
@@ -280,7 +280,7 @@ class Retransmission:
             self._fragment_sender().cancel(one)
         return [*packets, *queued, *(one.forward for one in fragmented)]
 
-    def end(self, peer: PeerId) -> list[Forward]:
+    def end_link(self, peer: PeerId) -> list[Forward]:
         """Stop waiting for ACKs from a peer that is no longer a neighbour. Return the data that was in flight."""
         packets: list[Forward] = []
         fragmented = [one.forward for one in self._fragmented_to(peer)]
@@ -303,7 +303,7 @@ class Retransmission:
             self.control.free_slot(packet)
             effects.append(Notice("control-lost", packet.peer))
             return None
-        self._release(packet.peer, size_of(packet))  # type: ignore[arg-type]
+        self._release(packet.peer, packet_bytes(packet))  # type: ignore[arg-type]
         if type(packet) is FragmentInFlight:
             self._fragment_sender().cancel(packet.of)
         link = self._links[packet.peer]
@@ -351,7 +351,7 @@ class Retransmission:
             self._on_data_timeout(now, link, tx, packet, attempt, first, effects)
         elif type(packet) is FragmentInFlight:
             if self._fragment_sender().on_timeout(now, link, tx, packet, attempt, first, effects):
-                self._lose(now, link, 0, effects)
+                self._report_loss(now, link, 0, effects)
         elif type(packet) is OutgoingControl:
             self.control.on_timeout(now, link, tx, packet, attempt, first, effects)
 
@@ -360,23 +360,23 @@ class Retransmission:
     ) -> None:
         if self._should_retransmit(now, link, forward, attempt) and not is_expired(now, forward):
             link.on_timeout()
-            self._in_flight.repeat(tx, forward, attempt + 1, first, now + link.timeout_ns)
+            self._in_flight.restart_timer(tx, forward, attempt + 1, first, now + link.timeout_ns)
             self._transmit(now, link, forward, tx, effects)
             return
         self._in_flight.remove(tx)
         self._remember(tx, forward.peer, first, attempt > 1)
         link.on_give_up()
         self._failed(now, forward, effects)
-        self._lose(now, link, size_of(forward), effects)
+        self._report_loss(now, link, packet_bytes(forward), effects)
 
     def _should_retransmit(self, now: Nanos, link: Link, forward: Forward, attempt: int) -> bool:
         """Whether to send a packet over the same link again after this many unanswered attempts."""
         if attempt < (forward.tries or self._transmissions):
             return True
-        explains_loss = self.explains_loss
+        explains_loss = self.is_explained_by_loss
         return attempt <= forward.retries and explains_loss is not None and explains_loss(now, link, attempt)
 
-    def _lose(self, now: Nanos, link: Link, size: int, effects: Effects) -> None:
+    def _report_loss(self, now: Nanos, link: Link, size: int, effects: Effects) -> None:
         """Report the loss of a packet that was given up. It was already released if its `size` is 0."""
         sender = link.sender
         if sender is not None:

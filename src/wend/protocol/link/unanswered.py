@@ -23,11 +23,11 @@ class UnansweredPackets:
             self._doubtful += 1
         self.fails += 1
 
-    def clear(self) -> None:
+    def count_as_loss(self) -> None:
         """Count earlier timeouts as loss, since the neighbour was heard and no outage explains them."""
         self.fails = self._doubtful = 0
 
-    def excuse(self) -> None:
+    def blame_outage(self) -> None:
         """Attribute the packets given up since the neighbour was last heard to an outage."""
         self.timed_out -= self._doubtful
         self._doubtful = 0

@@ -62,7 +62,7 @@ class WaitingPackets:
                 late, in_time = split(forward, arrival)
         if in_time is not None:
             due = min(in_time.due, default=FOREVER)
-            if sender.push(in_time, size_of(in_time), in_time.event.id.publisher, due):
+            if sender.push(in_time, packet_bytes(in_time), in_time.event.id.publisher, due):
                 self._wake(now, sender, forward.peer)
             else:
                 self._congested(now, in_time, effects, True)
@@ -77,7 +77,7 @@ class WaitingPackets:
         due = max(forward.due, default=FOREVER)
         if sender.stopped or not sender.push(fragmented, FRAGMENT_SIZE, forward.event.id.publisher, due):
             return False
-        fragmented.queue()
+        fragmented.count_waiting()
         self._wake(now, sender, forward.peer)
         return True
 
@@ -90,7 +90,7 @@ class WaitingPackets:
         while (found := sender.pop(now)) is not None:
             what, size = found
             if type(what) is FragmentedEvent:
-                what.unqueue()
+                what.uncount_waiting()
                 if what.over:
                     continue
             elif is_expired(now, what):
@@ -112,7 +112,7 @@ class WaitingPackets:
 
     def _return_late(self, now: Nanos, what: Forward | FragmentedEvent, arrival: Nanos, effects: Effects) -> None:
         if type(what) is FragmentedEvent:
-            what.unqueue()
+            what.uncount_waiting()
             if not what.over:
                 self._cancel(what)
                 self._congested(now, what.forward, effects, False)
@@ -121,7 +121,7 @@ class WaitingPackets:
         late, in_time = split(what, arrival)
         if in_time is not None:  # it was in the queue, so the queue is not full
             sender = self._sender(what.peer)
-            sender.push(in_time, size_of(in_time), in_time.event.id.publisher, min(in_time.due))
+            sender.push(in_time, packet_bytes(in_time), in_time.event.id.publisher, min(in_time.due))
         if late is not None:
             self._congested(now, late, effects, False)
 
@@ -146,7 +146,7 @@ class WaitingPackets:
         return sender
 
 
-def size_of(what: Forward | FragmentInFlight) -> int:
+def packet_bytes(what: Forward | FragmentInFlight) -> int:
     """The approximate size of a packet in bytes."""
     return HEADER_BYTES + len(what.event.payload) if type(what) is Forward else FRAGMENT_SIZE
 
@@ -164,10 +164,10 @@ def split(forward: Forward, arrival_ns: Nanos) -> tuple[Forward | None, Forward 
     if len(late) == len(forward.due):
         return forward, None
     in_time = [i for i, due in enumerate(forward.due) if due >= arrival_ns]
-    return _part(forward, late), _part(forward, in_time)
+    return _select_destinations(forward, late), _select_destinations(forward, in_time)
 
 
-def _part(forward: Forward, of: list[int]) -> Forward:
+def _select_destinations(forward: Forward, of: list[int]) -> Forward:
     dests = tuple([forward.dests[i] for i in of])
     ranks = tuple([forward.ranks[i] for i in of]) if forward.ranks else ()
     due = tuple([forward.due[i] for i in of])

@@ -44,7 +44,7 @@ class SequenceWindow:
     def add(self, number: int) -> bool:
         """Add a number. Return False if it was seen before, or is too old or too large."""
         if number > self.highest:
-            if number > self._end and not self._reach(number):
+            if number > self._end and not self._extend_to(number):
                 return False
             self.highest = number
             self._block[number & _LAST] = 1
@@ -80,7 +80,7 @@ class SequenceWindow:
             return bool(self._block[number & _LAST])
         return self._packed is not None and bool(self._packed.get(number >> _SHIFT, 0) & _bit(number))
 
-    def _reach(self, number: int) -> bool:
+    def _extend_to(self, number: int) -> bool:
         """Extend the block to a number beyond its end, or begin the next. Return False if the number is too large."""
         if number >= _UNREACHABLE:
             return False

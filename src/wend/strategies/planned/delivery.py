@@ -97,7 +97,7 @@ class PlannedDelivery:
             self._last_used_ns[self._plan.id] = now
         self._last_used_ns.pop(plan.id, None)
         self._plan = self._plans[plan.id] = plan
-        self._schedulers = {flow.receivers: ShareScheduler(flow.shares) for flow in plan.publishes(view.me)}
+        self._schedulers = {flow.receivers: ShareScheduler(flow.shares) for flow in plan.published_flows(view.me)}
         return [Notice("plan-adopted", view.me), *self._set_timer()]
 
     def _learn(self, now: Nanos, plan: "Forwarding") -> list[PluginEffect]:
@@ -145,7 +145,7 @@ class PlannedDelivery:
     def _failover_scheduler(self, dests: tuple[PeerId, ...], plan: "Forwarding", view: View) -> ShareScheduler | None:
         """The scheduler while links are down; None if no planned route is left."""
         if dests not in self._failover_schedulers:
-            flow = next(each for each in plan.publishes(view.me) if each.receivers == dests)
+            flow = next(each for each in plan.published_flows(view.me) if each.receivers == dests)
             shares = shares_without(plan, flow, self._down_links)
             self._failover_schedulers[dests] = None if shares is None else ShareScheduler(shares)
         return self._failover_schedulers[dests]

@@ -38,7 +38,17 @@ def digest(entries: Iterable[Entry]) -> int:
 class EntryTable:
     """Entries with their expiry by peer, and an index to match events with them."""
 
-    __slots__ = ("_cells", "_digests", "_index", "away", "complete_ns", "entries", "expires", "is_split")
+    __slots__ = (
+        "_cells",
+        "_digests",
+        "_index",
+        "away",
+        "complete_ns",
+        "entries",
+        "expires",
+        "is_split",
+        "transit_until_ns",
+    )
 
     def __init__(self) -> None:
         self.entries: dict[EntryId, Entry] = {}
@@ -52,7 +62,9 @@ class EntryTable:
         self.is_split = False
         """Whether the two halves of the region are active instead."""
         self.complete_ns: Nanos = 0
-        """When all entries of the region will have arrived; 0 if the region is not a half of another."""
+        """When all entries of the region will have arrived; 0 if the region was never split or merged."""
+        self.transit_until_ns: Nanos = 0
+        """Until when entries may be in transit from the whole region or its halves."""
 
     def __len__(self) -> int:
         return len(self.entries)

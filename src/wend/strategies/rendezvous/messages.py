@@ -34,13 +34,16 @@ class PlaceEntries(RegionMessage, frozen=True, gc=False, tag="rp"):
     asker: PeerId
     """The peer that the owner tells which regions exist, or -1."""
     hops: int = 0
+    from_whole: bool = False
+    """Whether the sender owns the whole region, which is split: the receiver's half exists, even if it has gone."""
 
 
 class RemoveEntries(RegionMessage, frozen=True, gc=False, tag="rx"):
     """To the owner of a region: these entries are gone."""
 
-    ids: tuple[EntryId, ...]
+    entries: tuple[Entry, ...]
     hops: int = 0
+    from_whole: bool = False
 
 
 class RenewEntries(RegionMessage, frozen=True, gc=False, tag="rr"):
@@ -52,6 +55,7 @@ class RenewEntries(RegionMessage, frozen=True, gc=False, tag="rr"):
     hops: int = 0
     away_ns: Nanos = 0
     """If positive, the peer has stopped and will be back within this time. Until then its entries live."""
+    from_whole: bool = False
 
 
 class RequestEntries(RegionMessage, frozen=True, gc=False, tag="rt"):
@@ -65,10 +69,47 @@ class RegionOwners(RegionMessage, frozen=True, gc=False, tag="ri"):
     regions: tuple[tuple[str, PeerId], ...]
 
 
+class HalfReport(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The load of a half that is not split."""
+
+    half: str
+    owner: PeerId
+    entries: int
+    rate_hz: float
+    """Events per second since the last beacon."""
+    calm_ns: Nanos
+    """For how long the half has had at most half of the load that splits a region."""
+    merge: int = 0
+    """The number of the merge that the half takes part in, or 0."""
+
+
 class ActiveHalf(RegionMessage, frozen=True, gc=False, tag="rh"):
     """To the owner of a region, with every beacon: the sender owns an active half of it, so the region is split."""
 
     hops: int = 0
+    report: HalfReport | None = None
+    """None if the half is split or new."""
+
+
+class MergeHalf(RegionMessage, frozen=True, gc=False, tag="rM"):
+    """To the owner of a half, from the owner of the whole region: send all entries, and then each change; or, if it
+    `drops` the half, forget it, because the whole region has its entries."""
+
+    number: int
+    drops: bool = False
+
+
+class HalfEntries(RegionMessage, frozen=True, gc=False, tag="rE"):
+    """The answer to `MergeHalf` with its number: entries of the half that were added or removed. The first `total`
+    messages have all its entries."""
+
+    number: int
+    turn: int
+    total: int
+    added: tuple[Entry, ...]
+    removed: tuple[EntryId, ...] = ()
+    away: tuple[tuple[PeerId, Nanos], ...] = ()
+    """The peers that have stopped, and how long their entries live."""
 
 
 class MatchEvent(RegionMessage, frozen=True, gc=False, tag="rm"):
@@ -153,7 +194,17 @@ class ToPeer(NamedTuple):
     """Send a message to a peer. If it is this peer itself, the message takes effect at once."""
 
     peer: PeerId
-    message: RequestEntries | RegionOwners | CopyEntries | RenewCopy | RequestCopy | NotifyPeer | EventSettled
+    message: (
+        RequestEntries
+        | RegionOwners
+        | MergeHalf
+        | HalfEntries
+        | CopyEntries
+        | RenewCopy
+        | RequestCopy
+        | NotifyPeer
+        | EventSettled
+    )
     tries: int = HOP_TRIES
 
 
@@ -176,6 +227,8 @@ RendezvousMessage = (
     | RequestEntries
     | RegionOwners
     | ActiveHalf
+    | MergeHalf
+    | HalfEntries
     | MatchEvent
     | NotifyPeer
     | Reached

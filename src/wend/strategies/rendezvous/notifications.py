@@ -130,7 +130,7 @@ class Notifications:
                 subscribers = table.subscribers(event)
                 yield from self._owned.count_event(now, region, event)
                 yield from self.notify(now, subscribers, event, born_ns, message.hops)
-            transit_until_ns = self._owned.transit_until_ns
+            transit_until_ns = max(self._owned.transit_until_ns, 0 if table is None else table.transit_until_ns)
             if now < transit_until_ns:
                 region_event = RegionEvent(region, event, born_ns, message.hops)
                 self._second_matches[region_event.key] = SecondMatch(region_event, subscribers, transit_until_ns)
@@ -239,7 +239,7 @@ class Notifications:
                 yield from self._match_again(now, second)
         for key, unsettled in list(self._unsettled.items()):
             table = self._owned.tables.get(key[0])
-            if not owns(key[0]) or (table is not None and table.is_split):
+            if not owns(key[0]) or (bool(key[0][1]) if table is None else table.is_split):
                 del self._unsettled[key]  # the publisher's peer asks the peers that have the entries
             else:
                 yield from self._retry_unsettled(now, table, unsettled)
@@ -250,6 +250,8 @@ class Notifications:
         table = self._owned.tables.get(region)
         if table is not None and table.is_split:
             yield from self.match_halves(now, MatchEvent(*region, event, 0, hops), born_ns)
+        elif table is None and region[1]:  # the half has gone
+            yield MatchEvent(*region, event, now - born_ns, hops)
         elif table is not None:
             late = [peer for peer in table.subscribers(event) if peer not in second.notified]
             yield from self.notify(now, late, event, born_ns, hops)
@@ -261,7 +263,7 @@ class Notifications:
             late = [] if table is None else unsettled.without_notice(table.subscribers(region_event.event))
             yield from self._notify_stored(now, region_event, late)
             unsettled.add(self._others(late, region_event.event), self._owned.is_complete(now, region_event.region))
-        if unsettled.is_complete:
+        if unsettled.is_complete and self._owned.is_complete(now, region_event.region):
             expired = unsettled.remove_expired(() if table is None else table.expires)
             if expired:
                 yield Drop(region_event.event.id, expired, "no-reconnect")

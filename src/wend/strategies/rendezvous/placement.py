@@ -44,8 +44,8 @@ class EntryPlacement:
     def remove(self, id_: EntryId) -> Iterator[OwnerMessage]:
         _, home, _ = self._homes.pop(id_)
         for (name, code), entries in list(self._placed.items()):
-            if name == home and entries.pop(id_, None) is not None:
-                yield RemoveEntries(name, code, (id_,))
+            if name == home and id_ in entries:
+                yield RemoveEntries(name, code, (entries.pop(id_),))
                 if not entries:
                     del self._placed[name, code]
 

@@ -9,7 +9,8 @@ the subscribers' peers. So it takes two hops once the publisher's peer knows the
   on by key, and the owner corrects the sender.
 - A subscriber's peer places its entries at the owners, and renews them with a digest (`placement.py`).
 - A region with too many events or entries splits into halves. Its owner passes on later messages for it
-  (`owned_regions.py`). Each region has replicas at the owner's neighbours on the ring (`replicas.py`).
+  (`owned_regions.py`), and takes the entries back when the load has gone (`merging.py`). Each region has replicas at
+  the owner's neighbours on the ring (`replicas.py`).
 - With persistence the publisher's peer stores an event until every region has settled it (`stored_events.py`), and a
   region settles an event when each of its subscribers' peers has it (`notifications.py`).
 - An event that may expire waits until the round trip to its sender is measured (`round_trips.py`).
@@ -44,7 +45,10 @@ from wend.strategies.rendezvous.messages import (
     ActiveHalf,
     CopyEntries,
     EventSettled,
+    HalfEntries,
+    HalfReport,
     MatchEvent,
+    MergeHalf,
     NotifyPeer,
     Output,
     OwnerMessage,
@@ -99,14 +103,16 @@ class Rendezvous(KeyBasedInterest):
 
     def status(self) -> dict[str, int]:
         """`regions` that this peer owns, their `entries`, `copies` of others' regions, `cached` owners of regions, and
-        `unsettled` events; how often a region `splits` here, and how many regions were `taken over`. For each region
-        with entries or recent events: `entries/NAME|CODE`, and `events/NAME|CODE`, those of the last seconds."""
+        `unsettled` events; how many regions have split (`splits`), merged (`merges`) or were `taken over` here. For
+        each region with entries or recent events: `entries/NAME|CODE`, and `events/NAME|CODE`, those of the last
+        seconds."""
         return {
             "regions": len(self._owned.tables),
             "entries": sum(map(len, self._owned.tables.values())),
             "copies": len(self._replicas.copies),
             "cached": len(self.directory),
             "splits": self._owned.splits,
+            "merges": self._owned.merges,
             "taken over": self._owned.takeovers,
             **self._owned.sizes(),
             "unsettled": len(self._stored) + len(self._notifications),
@@ -130,6 +136,7 @@ class Rendezvous(KeyBasedInterest):
 
     def on_beacon(self, now: Nanos) -> None:
         self._carry_out(now, self._placement.renew())
+        self._hand_over_others(now)
         self._carry_out(now, self._owned.beacon(now))
         self._replicas.expire(now)
         self._carry_out(now, self._owned.renew_copies(now))
@@ -177,6 +184,8 @@ class Rendezvous(KeyBasedInterest):
         """Handle a message about the entries of a region."""
         region = message.region
         match message:
+            case ActiveHalf(report=HalfReport(half, owner)) if not self._may_own(owner, (message.name, half)):
+                self.out.append(Refuse(sender, "region-not-owned"))
             case PlaceEntries() | RemoveEntries() | RenewEntries() | ActiveHalf():
                 if self._owns(region):
                     self._carry_out(now, self._owned.handle(now, sender, message))
@@ -184,6 +193,10 @@ class Rendezvous(KeyBasedInterest):
                     self._send_to_owner(now, message)
             case RegionOwners():
                 self._check_regions(now, sender, message)
+            case MergeHalf(name, code) if self._may_own(sender, (name, code[:-1])):
+                self._carry_out(now, self._owned.on_merge_half(now, sender, message))
+            case HalfEntries():
+                self._carry_out(now, self._owned.on_half_entries(now, sender, message))
             case RequestEntries():
                 self._carry_out(now, self._placement.place_again(region))
             case RequestCopy():
@@ -192,19 +205,19 @@ class Rendezvous(KeyBasedInterest):
                 self.out += self._owned.merge(now, sender, message)
             case RenewCopy() if region in self._owned.tables:
                 pass  # this peer owns the region now
-            case _ if not self._may_own(sender, region):
-                self.out.append(Refuse(sender, "region-not-owned"))
-            case CopyEntries() | RenewCopy():
+            case CopyEntries() | RenewCopy() if self._may_own(sender, region):
                 self._carry_out(now, self._replicas.on_copy(now, sender, message))
+            case _:
+                self.out.append(Refuse(sender, "region-not-owned"))
 
     def on_undelivered(self, now: Nanos, peer: PeerId, message: Any) -> None:
         self.directory.forget(peer)
+        if isinstance(message, OwnerMessage | MatchEvent):
+            self.out.append(Notice("reroute", peer))
         match message:
             case PlaceEntries() | RemoveEntries() | RenewEntries() | ActiveHalf():
-                self.out.append(Notice("reroute", peer))
                 self._send_to_owner(now, message, (peer,))
             case MatchEvent():
-                self.out.append(Notice("reroute", peer))
                 self._match(now, self.me, message, now - message.age_ns, (peer,))
             case NotifyPeer(event=event, others=others, region=None):
                 self.drop_unreached(event.id, peer)
@@ -221,15 +234,19 @@ class Rendezvous(KeyBasedInterest):
             owned.take_over(now, region, replicas.take(region))
             for peer in replicas.peers:
                 self._carry_out(now, owned.copy_to(peer, region))
-        for region in [region for region in owned.tables if not self._owns(region)]:
-            replicas.put(now, region, owned.tables.pop(region))
-            self._carry_out(now, hand_over(now, region, replicas.copies[region]))
+        self._hand_over_others(now)
         for region in replicas.orphans(ring.is_dead):
             self._carry_out(now, hand_over(now, region, replicas.copies[region]))
         nearest = ring.replicas(self._settings.replicas)
         for peer in replicas.choose(tuple([peer for peer in nearest if peer != self.me])):
             for region in owned.tables:
                 self._carry_out(now, owned.copy_to(peer, region))
+
+    def _hand_over_others(self, now: Nanos) -> None:
+        """Hand over the regions that belong to other peers. One that did not answer may have been alive."""
+        for region in [region for region in self._owned.tables if not self._owns(region)]:
+            self._replicas.put(now, region, self._owned.tables.pop(region))
+            self._carry_out(now, hand_over(now, region, self._replicas.copies[region]))
 
     # ---------------------------------------------------------------- outputs of the parts
 
@@ -261,8 +278,8 @@ class Rendezvous(KeyBasedInterest):
                 self._learn(now, message.name, message.regions)
             case EventSettled(name, code, id_):
                 self._release(id_, name, code)
-            case RequestEntries(name, code):
-                self._carry_out(now, self._placement.place_again((name, code)))
+            case RequestEntries() | MergeHalf() | HalfEntries():
+                self._on_entries(now, self.me, message)
 
     def _send_to_owner(self, now: Nanos, message: OwnerMessage, avoid: tuple[PeerId, ...] = ()) -> None:
         """Send a message to the owner of its region: directly if the directory knows the owner, else hop by hop."""

@@ -113,7 +113,7 @@ class Stopwatch:
     def metrics(self, k: int, capacity: int) -> dict[str, float]:
         """The times until a plan with k paths fits this capacity; none if k is 0."""
         paths_s, model_s = (self._paths_s[k], self._model_s[k]) if k else (nan, nan)
-        each = {"paths_s": paths_s, "model_s": model_s, "paths_share": paths_s / (paths_s + model_s)}
+        each = {"paths_s": paths_s, "model_s": model_s, "paths_share": paths_s / max(paths_s + model_s, 1e-9)}
         return {f"{name}_{capacity}": value for name, value in each.items()}
 
 

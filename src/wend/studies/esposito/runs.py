@@ -63,7 +63,15 @@ PUBLISHERS = 10
 """They publish in turn, each on a topic of its own, so that a result does not depend on the place of one root."""
 RATE_HZ = 1.0
 HOUR_S = 3600
-UNDERLAYS: dict[Homing, str] = {"single": "power-law-single", "multi": "power-law"}
+AS = 8
+"""The AS of the paper's networks, and clusters."""
+UNDERLAYS: dict[tuple[Homing, int], str] = {
+    ("single", AS): "power-law-single",
+    ("multi", AS): "power-law",
+    ("multi", 4): "power-law-4",
+    ("multi", 16): "power-law-16",
+}
+"""By homing, and the number of AS."""
 
 
 class CrashRun(msgspec.Struct, frozen=True):
@@ -72,6 +80,8 @@ class CrashRun(msgspec.Struct, frozen=True):
     strategy: str
     nodes: int = 120
     homing: Homing = "multi"
+    groups: int = AS
+    """The AS of the underlay, each with a cluster."""
     crashes: Crashes = "links"
     coordinators: int = 2
     """p: active coordinators of a cluster, and trees."""
@@ -169,7 +179,7 @@ def scenario_of(run: CrashRun, seed: int) -> Scenario:
             "strategy": strategy.routing,
             "seed": seed,
             "topology": "full-mesh",
-            "underlay": UNDERLAYS[run.homing],
+            "underlay": UNDERLAYS[run.homing, run.groups],
             "peers": run.nodes,
             "topics": PUBLISHERS,
             "rate": RATE_HZ / PUBLISHERS,

@@ -41,6 +41,7 @@ COMPARED = _of("scribe", "esposito", "clusters", "clusters-adaptive")
 BY_HOMING: Places = (("single-homed", {"homing": "single"}), ("multi-homed", {"homing": "multi"}))
 NODES = Axis("nodes", (40, 80, 120, 160, 200), (40,), "nodes")
 FEW_NODES = Axis("nodes", (40, 120, 200), (40,), "nodes")
+GROUPS = Axis("groups", (4, 8, 16), (8,), "groups (AS of the underlay)")
 BACKUPS = Axis("backups", (0, 1, 2, 3), (1,), "k: backups of each coordinator")
 LATENCY = "mean latency (ms)"
 SUCCESS = "delivered, of the wanted events (%)"
@@ -106,6 +107,12 @@ FIGURES = (
         {**CRASHES, "crashes": "none"},
         panels_at(BY_HOMING, "Latency, {}", LATENCY, "latency_ms", percent=False),
         COMPARED, FEW_NODES,
+    ),
+    Figure(
+        "groups", "Latency against the number of groups", "120 nodes, multi-homed, no crashes. A group is an AS.",
+        {**CRASHES, "crashes": "none", "homing": "multi", "nodes": 120},
+        (Panel("Latency", LATENCY, "latency_ms", percent=False),),
+        COMPARED, GROUPS,
     ),
 )  # fmt: skip
 

@@ -134,7 +134,9 @@ def run_overlap(run: OverlapRun, seed: int) -> Metrics:
 
 
 def trees_of(run: OverlapRun, seed: int) -> Trees:
-    crash = CrashRun(run.strategy, run.nodes, run.homing, "none", coordinators=run.coordinators, duration_s=FORMED_S)
+    crash = CrashRun(
+        run.strategy, run.nodes, run.homing, crashes="none", coordinators=run.coordinators, duration_s=FORMED_S
+    )
     engine = Engine(build(scenario_of(crash, seed)))
     engine.run()
     return _between_clusters(engine) if STRATEGIES[run.strategy].clusters else _between_peers(engine)

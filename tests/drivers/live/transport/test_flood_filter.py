@@ -22,22 +22,22 @@ def passed(filter_on: bool) -> tuple[int, int]:
         receiver.setblocking(False)
         flood = FloodFilter(receiver)
         for _ in range(FLOOD_PER_TICK + filter_on):
-            flood.count(packets.question(bytes(8)))
+            flood.count(packets.encode_question(bytes(8)))
         assert flood.on == filter_on
         wanted = [packets.TRANSPORT, packets.TRANSPORT + 15, packets.ANSWER, packets.COOKIE, packets.CERTIFICATE] * 4
         found = [0, 0]
         for number in range(STRANGERS):
             kinds = (packets.INITIATION, packets.QUESTION, 0, 6, packets.TRANSPORT + packets.MAX_KINDS, 255)
-            other = [packets.head(kind) + bytes(60) for kind in kinds] + [b"", b"wd", b"wd\3\0" + bytes(60)]
+            other = [packets.packet_head(kind) + bytes(60) for kind in kinds] + [b"", b"wd", b"wd\3\0" + bytes(60)]
             sender.sendto(other[number % len(other)], receiver.getsockname())
             if number < len(wanted):
-                sender.sendto(packets.head(wanted[number]) + bytes(60), receiver.getsockname())
+                sender.sendto(packets.packet_head(wanted[number]) + bytes(60), receiver.getsockname())
             while True:
                 try:
                     datagram = receiver.recv(100)
                 except BlockingIOError:
                     break
-                found[datagram not in {packets.head(kind) + bytes(60) for kind in wanted}] += 1
+                found[datagram not in {packets.packet_head(kind) + bytes(60) for kind in wanted}] += 1
         flood.tick()
         assert flood.on == filter_on
         flood.tick()
@@ -61,5 +61,5 @@ def test_packets_that_pass_the_filter_are_no_reason_for_it() -> None:
         flood = FloodFilter(receiver)
         for kind in (packets.TRANSPORT, packets.TRANSPORT + 15, packets.ANSWER, packets.COOKIE, packets.CERTIFICATE):
             for _ in range(2 * FLOOD_PER_TICK):
-                flood.count(packets.head(kind) + bytes(60))
+                flood.count(packets.packet_head(kind) + bytes(60))
         assert not flood.on

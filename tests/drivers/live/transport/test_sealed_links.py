@@ -137,7 +137,7 @@ def test_nobody_without_a_key_gets_a_word_in(caplog: pytest.LogCaptureFixture) -
                 os.urandom(100),
                 b"",
                 b"ws",
-                packets.head(16) + bytes(40),
+                packets.packet_head(16) + bytes(40),
             ]
             for datagram in forged:
                 stranger.sendto(datagram, b.peer.address)

@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 
 from wend.drivers.live import frames
 from wend.drivers.live.client.connection import PeerConnection
-from wend.model.errors import ClientError, ConnectionLost, refusal
+from wend.model.errors import ClientError, ConnectionLost, make_refusal
 
 BATCH_BYTES = 256 * 1024
 """With more unsent bytes than this, a client waits until the peer has read some."""
@@ -62,7 +62,7 @@ class PendingAnswers:
         finally:
             self.calls.pop(ref, None)
         if isinstance(answer, frames.RefusedFrame):
-            raise refusal(answer.code, answer.why)
+            raise make_refusal(answer.code, answer.why)
         if not isinstance(answer, expected):
             raise unexpected_answer(self._connection.current_url)
         return answer

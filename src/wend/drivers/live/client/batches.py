@@ -12,7 +12,7 @@ from wend.drivers.live.client.answers import BATCH_BYTES, PendingAnswers, no_ans
 from wend.drivers.live.client.arrivals import PublishReceipt, make_receipt
 from wend.drivers.live.client.connection import PeerConnection
 from wend.drivers.live.transport import wire
-from wend.model.errors import ClientError, ConnectionLost, WendError, refusal
+from wend.model.errors import ClientError, ConnectionLost, WendError, make_refusal
 
 BATCH_MSGS = 256
 
@@ -54,7 +54,7 @@ def _result(answer: frames.Answer | ClientError, url: str) -> PublishReceipt | W
         case frames.Accepted():
             return make_receipt(answer)
         case frames.RefusedFrame(_, code, why):
-            return refusal(code, why)
+            return make_refusal(code, why)
         case ClientError():
             return answer
     return unexpected_answer(url)

@@ -355,7 +355,7 @@ class Client:
 
     async def _publish(self, publication: Publication) -> PublishReceipt:
         if self._connection.writer is None:
-            publication = publication.after(await self._connection.wait_until_open())
+            publication = publication.after_waiting(await self._connection.wait_until_open())
         return make_receipt(await self._call(self._publish_frame(publication), frames.Accepted))
 
     def _publish_frame(self, event: Publication) -> frames.Publish:

@@ -20,7 +20,7 @@ from wend.drivers.live import frames
 from wend.drivers.live.addressing.addresses import Address, parse_urls, show, url_scheme
 from wend.drivers.live.clock import monotonic
 from wend.drivers.live.transport import wire
-from wend.model.errors import ClientError, ConfigError, ConnectionLost, Refused, WireError, refusal
+from wend.model.errors import ClientError, ConfigError, ConnectionLost, Refused, WireError, make_refusal
 from wend.model.events import PeerId
 from wend.model.units import Nanos
 
@@ -175,7 +175,7 @@ class PeerConnection:
                                 raise Refused(f"{url} {said}", code="untrusted")
                             self.peer = peer
                         case frames.RefusedFrame(_, code, why):
-                            raise refusal(code, why)
+                            raise make_refusal(code, why)
                         case None:
                             sentence = f"{url} closed the connection; perhaps {self._closing_reason()}"
                             raise ConnectionLost(sentence, code="unreachable")

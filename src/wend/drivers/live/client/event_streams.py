@@ -16,7 +16,7 @@ from wend.drivers.live.client.arrivals import Arrival, PublishReceipt, split_sig
 from wend.drivers.live.client.connection import PeerConnection
 from wend.drivers.live.client.repeats import RepeatFilter
 from wend.drivers.live.transport import wire
-from wend.model.errors import ClientError, FilterError, Refused, WendError, refusal
+from wend.model.errors import ClientError, FilterError, Refused, WendError, make_refusal
 from wend.model.events import Event, EventId, PeerId, event_bytes
 from wend.model.publication import Publication
 from wend.model.units import SECOND, Nanos
@@ -162,7 +162,7 @@ class EventStreams:
             return
         if isinstance(frame, frames.RefusedFrame):
             self._open.pop(stream.handle, None)
-            stream.end(refusal(frame.code, frame.why))
+            stream.end(make_refusal(frame.code, frame.why))
         else:
             stream.on_subscribed(self.peer)
 

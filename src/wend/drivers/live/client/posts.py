@@ -12,7 +12,7 @@ from wend.drivers.live.client.answers import PendingAnswers, no_answer, unexpect
 from wend.drivers.live.client.connection import PeerConnection
 from wend.drivers.live.clock import monotonic
 from wend.drivers.live.transport import wire
-from wend.model.errors import ClientError, ConnectionLost, WendError, WireError, refusal
+from wend.model.errors import ClientError, ConnectionLost, WendError, WireError, make_refusal
 from wend.model.publication import Publication
 
 POST_MSGS = 64
@@ -36,9 +36,9 @@ class PostBatch:
         if isinstance(frame, frames.Posted):
             self._posts.accepted += frame.accepted
             if frame.refused:
-                self._posts.count_failed(frame.refused, refusal(frame.code, frame.why))
+                self._posts.count_failed(frame.refused, make_refusal(frame.code, frame.why))
         elif isinstance(frame, frames.RefusedFrame):
-            self._posts.count_failed(self._count, refusal(frame.code, frame.why))
+            self._posts.count_failed(self._count, make_refusal(frame.code, frame.why))
         else:
             self._posts.count_failed(self._count, unexpected_answer(self._posts.url))
         self._end()
@@ -81,7 +81,7 @@ class Posts:
         while self._unanswered >= WINDOW_MSGS or self._unanswered_bytes >= WINDOW_BYTES:
             await self._change()
         if event.ttl_ns is not None:
-            encoded = _encode(event.after(monotonic() - began))
+            encoded = _encode(event.after_waiting(monotonic() - began))
         size = len(encoded)
         if self._gathered_bytes + size > POST_BYTES:
             self._send()

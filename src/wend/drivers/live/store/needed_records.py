@@ -82,7 +82,7 @@ class NeededBacklogs:
         self._owed: dict[tuple[int, int], EventId] = {}
         """By subscription and position."""
         self._missed: dict[int, Counter[MissedCode]] = {}
-        self._skipped: dict[tuple[PeerId, int], SkippedRecord] = {}
+        self._skipped: dict[tuple[PeerId, int, bool], SkippedRecord] = {}
         self._gaps: dict[tuple[EventId, int], GapRecord] = {}
         """By event and subscription."""
 
@@ -110,10 +110,13 @@ class NeededBacklogs:
 
     def _skip(self, record: SkippedRecord) -> None:
         stream, sequence = record.id[:2], record.id.sequence
-        self._skipped.pop(stream, None)
-        _add_bounded(self._skipped, stream, record)
-        for key in [key for key in self._gaps if key[0][:2] == stream and key[0].sequence <= sequence]:
-            del self._gaps[key]
+        self._skipped.pop((*stream, record.is_patient), None)
+        _add_bounded(self._skipped, (*stream, record.is_patient), record)
+        for id_, number in list(self._gaps):
+            subscription = self._subscriptions.get(number)
+            concerned = subscription is None or subscription.qos.expire is not record.is_patient
+            if concerned and id_[:2] == stream and id_.sequence <= sequence:
+                del self._gaps[id_, number]
 
     def _add_gap(self, record: GapRecord) -> None:
         """Add a gap, joined with the one that ends where it begins."""

@@ -30,13 +30,13 @@ _PASS_TYPES = (packets.ANSWER, packets.COOKIE, packets.CERTIFICATE)
 def passes(datagram: bytes | memoryview) -> bool:
     """Whether the filter passes a datagram: it claims to belong to a session, or to a handshake that this peer began.
     Such packets cost little, so they are no reason to filter others."""
-    kind = packets.type_of(datagram)
+    kind = packets.packet_type(datagram)
     return kind is not None and (kind in _PASS_TYPES or packets.TRANSPORT <= kind < _LAST)
 
 
 def filter_program() -> bytes:
     """Instructions of classic BPF: operation, jump if true, jump if false, operand."""
-    head = int.from_bytes(packets.head(0))
+    head = int.from_bytes(packets.packet_head(0))
     jumps = [(_JUMP_EQUAL, head + kind) for kind in _PASS_TYPES] + [(_JUMP_AT_LEAST, head + packets.TRANSPORT)]
     last = head + _LAST
     code = [(_LOAD_WORD, 0, 0, _UDP_HEADER), (_JUMP_AT_LEAST, len(jumps), 0, last)]

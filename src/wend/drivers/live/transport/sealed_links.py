@@ -127,7 +127,7 @@ class SealedLinks:
 
     def locate(self, peer: PeerId, address: Address) -> None:
         """A peer is at this address, until it is heard from another."""
-        self._layer.locate(self._clock(), peer, address)
+        self._layer.set_address(self._clock(), peer, address)
 
     def end(self, peer: PeerId) -> None:
         """End the session with a peer."""
