@@ -14,7 +14,7 @@ from rich.text import Text
 
 from tests.console.calls import Said
 from wend.console.app import SUBCOMMANDS, app
-from wend.console.terminal import count_text, stoppable
+from wend.console.terminal import count_text, stop_on_signals
 from wend.model.version import __version__, core_build
 
 
@@ -142,7 +142,7 @@ def test_a_mistake_is_one_sentence(said: Said, words: tuple[str, ...], sentence:
 
 
 def test_ctrl_c_ends_in_a_sentence_about_what_is_left(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(typer.Exit) as ended, stoppable("nothing was written"):
+    with pytest.raises(typer.Exit) as ended, stop_on_signals("nothing was written"):
         raise KeyboardInterrupt
     assert (ended.value.exit_code, capsys.readouterr().err) == (130, "wend: stopped; nothing was written\n")
 

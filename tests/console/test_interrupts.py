@@ -50,11 +50,11 @@ TERMINABLE = """
 import sys
 from pathlib import Path
 import typer
-from wend.console.terminal import stoppable
+from wend.console.terminal import stop_on_signals
 from wend.model.files import new_folder
 
 def work():
-    with stoppable("nothing was written"), new_folder(Path("out")) as (draft, scratch):
+    with stop_on_signals("nothing was written"), new_folder(Path("out")) as (draft, scratch):
         draft.mkdir()
         (draft / "half").write_text("written")
         print("ready", flush=True)

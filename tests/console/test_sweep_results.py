@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from wend.console.data.sweep_results import Means, failure_sentences, means_table, number_text, write_means
+from wend.console.data.sweep_results import Means, failure_sentences, make_means_table, number_text, write_means
 from wend.drivers.scenarios import Scenario
 from wend.pipeline.scenario_rows import FROM_OUTSIDE, run_row
 
@@ -36,7 +36,7 @@ def means(*strategies: str) -> Means:
 
 def printed(of: Means) -> str:
     text = io.StringIO()
-    Console(file=text, width=80).print(means_table(of))
+    Console(file=text, width=80).print(make_means_table(of))
     return text.getvalue()
 
 

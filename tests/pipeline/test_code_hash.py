@@ -72,7 +72,7 @@ class Delay:
 
 
 def test_docstrings_comments_and_layout_are_prose() -> None:
-    assert code.without_prose(DOCUMENTED) == code.without_prose(FUNCTION)
+    assert code.strip_prose(DOCUMENTED) == code.strip_prose(FUNCTION)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_docstrings_comments_and_layout_are_prose() -> None:
     ],
 )  # fmt: skip
 def test_everything_else_is_code(old: bytes, new: bytes) -> None:
-    assert code.without_prose(FUNCTION.replace(old, new)) != code.without_prose(FUNCTION)
+    assert code.strip_prose(FUNCTION.replace(old, new)) != code.strip_prose(FUNCTION)
 
 
 def test_a_new_file_changes_the_hash(copy: Path) -> None:

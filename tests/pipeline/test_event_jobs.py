@@ -114,7 +114,7 @@ def test_publications_have_their_times_by_the_clock_of_the_reference(
     assert 0 < compared[0] < 2 * most
     publications = RecordedPublications(None, str(tmp_path / "out"))
     assert publications.complete_publishers == overlay.subscribers.keys()
-    inside = publications.between(BEGIN_NS + 5 * SECOND, BEGIN_NS + 10 * SECOND)
+    inside = publications.read_between(BEGIN_NS + 5 * SECOND, BEGIN_NS + 10 * SECOND)
     assert inside is not None
     found = inside.to_pylist()
     assert len(found) == 5 * overlay.peers

@@ -136,9 +136,9 @@ def test_the_size_of_batches_follows_the_pairs() -> None:
     size = match_output.BatchSize(50_000)
     assert size.events == match_output.MAX_BATCH_PAIRS // 50_000
     for _ in range(5):
-        size.learn(size.events, 0)
+        size.adapt(size.events, 0)
     assert size.events == match_output.MAX_BATCH_EVENTS
-    size.learn(1000, 50_000_000)
+    size.adapt(1000, 50_000_000)
     assert size.events == 20
 
 

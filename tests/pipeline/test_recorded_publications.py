@@ -103,7 +103,7 @@ def test_lost_deliveries_were_expected_all_the_same(tmp_path: Path) -> None:
         (8, 1, [2, 3], -1),  # the publisher does not know for how many
     ]
     write_publications(tmp_path, rows, [])
-    published = RecordedPublications(None, str(tmp_path)).between(0, 10)
+    published = RecordedPublications(None, str(tmp_path)).read_between(0, 10)
     found = {(flow.publisher, flow.receivers): flow.times_ns for flow in timed_flows(published, 0, 10, {})}
     assert found == {
         (1, (2,)): (4,),

@@ -100,7 +100,7 @@ def test_a_server_that_does_not_answer_a_goodbye_is_left_anyway(monkeypatch: pyt
             hung_up.wait(60)
             raise RuntimeError("the call was cancelled")
 
-    monkeypatch.setattr(session, "_connect", lambda *_: Stuck())
+    monkeypatch.setattr(session, "_connect_session", lambda *_: Stuck())
     monkeypatch.setattr(session, "_CLOSE_TIMEOUT_S", 0.05)
     with session.spark_session("sc://nowhere:1"):
         pass

@@ -12,7 +12,7 @@ import pytest
 
 from tests.spark import needs_java
 from wend.model.errors import ConfigError, InternalError, TryAgain, WendError
-from wend.pipeline.spark.task_errors import translate_error, translated_errors
+from wend.pipeline.spark.task_errors import translate_error, translate_errors
 from wend.pipeline.storage.parquet_tables import read_parquet
 
 pytestmark = [needs_java, pytest.mark.spark]
@@ -37,7 +37,7 @@ def refusing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def told(job: Any) -> WendError:
-    with pytest.raises(WendError) as caught, translated_errors():
+    with pytest.raises(WendError) as caught, translate_errors():
         job.collect()
     assert len(str(caught.value).splitlines()) == 1
     return caught.value

@@ -111,7 +111,7 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         print(f"wend {__version__}")
         raise typer.Exit
@@ -120,7 +120,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     pass
@@ -137,14 +137,14 @@ def main() -> None:
                 sys.exit(app(standalone_mode=False))  # which raises errors of usage
             app()
     except WendError as error:
-        _end(as_json, error.code, str(error), error.exit_code)
+        _exit_with_error(as_json, error.code, str(error), error.exit_code)
     except UsageError as error:
-        _end(as_json, "usage", error.format_message(), error.exit_code)
+        _exit_with_error(as_json, "usage", error.format_message(), error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)
 
 
-def _end(as_json: bool, code: ErrorCode, sentence: str, exit_code: int) -> NoReturn:
+def _exit_with_error(as_json: bool, code: ErrorCode, sentence: str, exit_code: int) -> NoReturn:
     import json
 
     error = {"error": {"code": code, "sentence": sentence}}

@@ -58,7 +58,7 @@ def root(
     """Make the root of an overlay: its key and its certificate."""
     key_files.check_new(folder / key_files.ROOT_KEY, folder / key_files.ROOT)
     secret, serial, now = key_files.new_secret(), key_files.new_serial(), wall_s()
-    ends = now + _seconds(days)
+    ends = now + _days_to_seconds(days)
     certificate = certificates.make_root(name, secret, serial=serial, not_before_s=now - SKEW_S, not_after_s=ends)
     key_files.make_folder(folder)
     key_files.write_signing_key(folder / key_files.ROOT_KEY, secret)
@@ -111,7 +111,7 @@ def sign(
         peer=peer,
         groups=split_names(groups),
         not_before_s=now - SKEW_S,
-        not_after_s=now + _seconds(days),
+        not_after_s=now + _days_to_seconds(days),
         name=name,
     )
     _check_id_is_free(root, peer, certificates.read_request(content).signing_key)
@@ -125,11 +125,11 @@ def sign(
         raise
     identity = certificates.RootVerifier(roots).verify(certificate, now)
     text = f"{out}: {_identity_text(identity)}, until {certificates.utc_text(identity.not_after_s)}, serial {serial}"
-    _print_result(text, as_json, **_row("issued", identity, frozenset(), now))
+    _print_result(text, as_json, **_make_row("issued", identity, frozenset(), now))
 
 
 def _check_id_is_free(root: Path, peer: int | None, signing_key: bytes) -> None:
-    """Two sites with one id would take each other's place. The same key renews its own certificate."""
+    """Refuse an id that another key has: two sites with one id would displace each other. A key may renew its own."""
     if peer is None:
         return
     revoked, now = key_files.read_revoked(root / key_files.REVOKED), wall_s()
@@ -159,7 +159,7 @@ def token(
     certificates.check_groups(split_names(groups))
     if not os.path.isdir(folder):
         raise ConfigError(f"there is no folder {folder}: name the one with the peer's keys", code="unreadable")
-    secret, ends, serial = key_files.new_token(), wall_s() + _seconds(days), key_files.new_serial()
+    secret, ends, serial = key_files.new_token(), wall_s() + _days_to_seconds(days), key_files.new_serial()
     key_files.read_tokens(folder / key_files.TOKENS)
     if out is not None:
         key_files.write_new(out, f"{secret}\n".encode(), mode=0o600)
@@ -167,7 +167,7 @@ def token(
     key_files.append_line(folder / key_files.TOKENS, msgspec.json.encode(record).decode())
     text = secret if out is None else f"{out}: a token of {name}, until {certificates.utc_text(ends)}, serial {serial}"
     place = {"token": secret} if out is None else {"file": str(out)}
-    _print_result(text, as_json, **place, **_row("token", key_files.token_identity(record), frozenset(), 0))
+    _print_result(text, as_json, **place, **_make_row("token", key_files.token_identity(record), frozenset(), 0))
 
 
 def revoke(
@@ -217,7 +217,7 @@ def show(
         ("issued", _issued_identities(folder)),
         ("token", _token_identities(folder)),
     ):
-        rows += [_row(kind, identity, revoked, now) for identity in identities]
+        rows += [_make_row(kind, identity, revoked, now) for identity in identities]
     if as_json:
         for row in rows:
             print(json.dumps(row))
@@ -234,7 +234,7 @@ def _print_result(text: str, as_json: bool, **fields: Any) -> None:
     print(json.dumps(fields) if as_json else text)
 
 
-def _seconds(days: float) -> int:
+def _days_to_seconds(days: float) -> int:
     if not 0 < days <= 36_500:
         raise ConfigError(f"--days is above 0 and up to 36500, got {days:g}")
     return max(1, round(days * DAY_S))
@@ -267,17 +267,17 @@ def _root_rows(folder: Path) -> list[dict[str, Any]]:
     ders += key_files.read_certificates(folder / key_files.ROOT) if os.path.lexists(folder / key_files.ROOT) else []
     now = wall_s()
     roots = map(certificates.read_root, dict.fromkeys(ders))
-    return [_fields("root", each.name, each.not_after_s, now) for each in roots]
+    return [_make_fields("root", each.name, each.not_after_s, now) for each in roots]
 
 
-def _row(kind: str, identity: "Identity", revoked: frozenset[int], now: int) -> dict[str, Any]:
-    fields = _fields(kind, identity.name, identity.not_after_s, now)
+def _make_row(kind: str, identity: "Identity", revoked: frozenset[int], now: int) -> dict[str, Any]:
+    fields = _make_fields(kind, identity.name, identity.not_after_s, now)
     fields |= {"peer": identity.peer, "groups": list(identity.groups)}
     fields["serial"] = str(identity.serial)  # many readers of JSON round numbers beyond 2**53
     return fields | ({"state": "revoked"} if identity.serial in revoked else {})
 
 
-def _fields(kind: str, name: str, ends_s: int, now: int) -> dict[str, Any]:
+def _make_fields(kind: str, name: str, ends_s: int, now: int) -> dict[str, Any]:
     """What a root, a certificate and a token have in common."""
     fields: dict[str, Any] = {"kind": kind, "name": name, "peer": None, "groups": [], "serial": None}
     return fields | {"ends": certificates.utc_text(ends_s), "state": "ended" if now > ends_s else "valid"}

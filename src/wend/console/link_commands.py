@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wend.console.peer_options import LOCAL_PEER, Json, PeerOptions, asks_peer
+from wend.console.peer_options import LOCAL_PEER, Json, PeerOptions, with_peer_options
 from wend.console.status_command import links_table, status_fields
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(links, name="link")
 
 
-@asks_peer
+@with_peer_options
 def list_(at: PeerOptions = LOCAL_PEER, as_json: Json = False) -> None:
     """Print the links of a peer: address, state, round trip, loss and last change."""
     status = at.ask(lambda client: client.status())
@@ -37,7 +37,7 @@ def list_(at: PeerOptions = LOCAL_PEER, as_json: Json = False) -> None:
         print("\n".join(links_table(status.links)))
 
 
-@asks_peer
+@with_peer_options
 def add(
     neighbour: Neighbour,
     address: Annotated[
@@ -58,7 +58,7 @@ def add(
     print(json.dumps(link) if as_json else f"peer {status.peer} has a link to peer {neighbour} at {address}")
 
 
-@asks_peer
+@with_peer_options
 def remove(neighbour: Neighbour, at: PeerOptions = LOCAL_PEER, as_json: Json = False) -> None:
     """Remove the link to a neighbour. Events in flight over it take other routes."""
 

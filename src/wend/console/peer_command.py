@@ -61,7 +61,7 @@ def peer(
 
     file = read()
     warn_about_filters(file.advertise, "advertise: ")
-    counted = uvloop.run(serve(file, partial(_ready, as_json=as_json), read))
+    counted = uvloop.run(serve(file, partial(_print_ready, as_json=as_json), read))
     if as_json:
         print(json.dumps({"counted": dict(counted)}), flush=True)
         return
@@ -69,7 +69,7 @@ def peer(
     print(f"stopped; counters: {shown or 'nothing'}", flush=True)
 
 
-def _ready(service: "PeerProcess", *, as_json: bool) -> None:
+def _print_ready(service: "PeerProcess", *, as_json: bool) -> None:
     from wend.drivers.live.addressing.addresses import SCHEME, show
 
     place, clients = (

@@ -70,7 +70,7 @@ LOCAL_PEER = PeerOptions("wend://127.0.0.1:7700", None, None, None)
 _HINTS = {"peer": Peer, "keys": Keys, "root": RootFile, "token": TokenFile}
 
 
-def asks_peer(command: Callable[..., None]) -> Callable[..., None]:
+def with_peer_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command an option for each field of `PeerOptions`, in the place of its parameter of that type."""
     parameters: list[inspect.Parameter] = []
     taken = ""

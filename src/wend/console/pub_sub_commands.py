@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wend.console.peer_options import LOCAL_PEER, Json, PeerOptions, asks_peer
+from wend.console.peer_options import LOCAL_PEER, Json, PeerOptions, with_peer_options
 from wend.console.terminal import count_text, warn_about_filters
 from wend.model.errors import ConfigError
 from wend.model.events import Attributes, Headers, Range, Value
@@ -47,7 +47,7 @@ def register(app: typer.Typer) -> None:
     app.command("sub")(sub)
 
 
-@asks_peer
+@with_peer_options
 def pub(
     attributes: Annotated[
         list[str] | None, typer.Argument(metavar="NAME=VALUE", help="For example topic=stuttgart temperature=15.")
@@ -84,7 +84,7 @@ def pub(
     if lines or not named:
         if sys.stdin is None:
             raise ConfigError("cannot read stdin: it is closed", code="unreadable")
-        events = _line_events(named if lines else None, body)
+        events = _read_line_events(named if lines else None, body)
     else:
         events = iter([(named, body)])
 
@@ -97,7 +97,7 @@ def pub(
     at.ask(publish)
 
 
-@asks_peer
+@with_peer_options
 def sub(
     filter: Annotated[str, typer.Argument(metavar="FILTER", help="For example \"topic = 'stuttgart'\".")],
     deadline: Annotated[str | None, typer.Option(help="The deadline of events: 200ms.")] = None,
@@ -286,15 +286,15 @@ def _read_payload(path: str) -> bytes:
     return body
 
 
-def _line_events(fixed: Attributes | None, payload: bytes) -> Iterator[Published]:
-    for number, line in enumerate(_stdin_lines(), 1):
+def _read_line_events(fixed: Attributes | None, payload: bytes) -> Iterator[Published]:
+    for number, line in enumerate(_read_stdin_lines(), 1):
         if fixed is not None:
             yield fixed, line
         elif line.strip():
             yield _parse_attributes(number, line), payload
 
 
-def _stdin_lines() -> Iterator[bytes]:
+def _read_stdin_lines() -> Iterator[bytes]:
     """The lines of stdin. It does not use `sys.stdin`: a blocked thread would hold its lock when the process ends."""
     rest = b""
     try:

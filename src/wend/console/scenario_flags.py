@@ -26,7 +26,7 @@ def read_scenario(flags: dict[str, Any], path: Path | None = None) -> "Scenario"
     return make_scenario(stated) if path is None else load_scenario(path, **stated)
 
 
-def overlay_of_flags(topology: str, peers: int | None, degree: int | None, seed: int | None) -> "Overlay":
+def make_overlay(topology: str, peers: int | None, degree: int | None, seed: int | None) -> "Overlay":
     """Make the overlay of a scenario with these flags."""
     from wend.drivers.world import make_overlay
 

@@ -45,7 +45,7 @@ class SettingOptions(msgspec.Struct, frozen=True):
     def load_plugins(self, args: list[str]) -> None:
         """Import the plug-ins from outside the tree that a call names: their settings are options, too."""
         for setting in CHOSEN:
-            for text in _values_of(flag_name(self.strategies if setting == "strategy" else setting), args):
+            for text in _flag_values(flag_name(self.strategies if setting == "strategy" else setting), args):
                 for plugin in text.split(","):
                     load_chosen({setting: plugin.strip()})
 
@@ -76,7 +76,7 @@ class SettingsCommand(TyperCommand):
         return self._options
 
 
-def command_with(options: SettingOptions) -> Any:
+def make_command_class(options: SettingOptions) -> Any:
     """The class of a command with these options, for typer."""
     return partial(SettingsCommand, options=options)
 
@@ -117,6 +117,6 @@ def _help_text(each: Setting, names: Mapping[str, str] | None) -> str:
     return f"{each.about} {', '.join([*shown, *oracle])}, or MODULE:CLASS of your own."
 
 
-def _values_of(flag: str, args: list[str]) -> list[str]:
+def _flag_values(flag: str, args: list[str]) -> list[str]:
     after = [value for word, value in pairwise(args) if word == flag]
     return after + [word.partition("=")[2] for word in args if word.startswith(f"{flag}=")]

@@ -17,7 +17,7 @@ from wend.console.scenario_flags import (
     runs_failure_detector,
     scenario_fields,
 )
-from wend.console.setting_options import SettingOptions, command_with, given_settings
+from wend.console.setting_options import SettingOptions, given_settings, make_command_class
 from wend.console.terminal import print_remarks
 from wend.model.fault_settings import Spread
 from wend.model.units import MS, SECOND
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    app.command("sim", cls=command_with(SettingOptions()))(sim)
+    app.command("sim", cls=make_command_class(SettingOptions()))(sim)
 
 
 def sim(
@@ -63,16 +63,18 @@ def sim(
 
         print(json.dumps({"scenario": scenario_fields(world), **msgspec.to_builtins(outcome.summary)}))
     else:
-        _show(run, outcome)
+        _print_metrics(run, outcome)
 
 
 def _simulate(scenario: "Scenario", *, quiet: bool) -> Any:
-    from wend.console.terminal import compiling, message_console, stoppable
+    from wend.console.terminal import announce_compilation, message_console, stop_on_signals
     from wend.drivers.sim import simulate
 
     console = message_console()
-    paths = nullcontext() if scenario.underlay is None else compiling()  # underlay paths are found by compiled code
-    with stoppable("nothing was written"), paths:
+    paths = (
+        nullcontext() if scenario.underlay is None else announce_compilation()
+    )  # underlay paths are found by compiled code
+    with stop_on_signals("nothing was written"), paths:
         if quiet or not console.is_terminal:
             return simulate(scenario)
         with console.status(
@@ -81,47 +83,49 @@ def _simulate(scenario: "Scenario", *, quiet: bool) -> Any:
             return simulate(scenario)
 
 
-def _show(scenario: "Scenario", outcome: Any) -> None:
-    from wend.console.terminal import facts_table, milliseconds, output_console, percent
+def _print_metrics(scenario: "Scenario", outcome: Any) -> None:
+    from wend.console.terminal import facts_table, milliseconds_text, output_console, percent_text
     from wend.protocol.config import LinkSettings
 
     s = outcome.summary
     late = s.late
     rows = [
-        ("delivered", percent(s.delivery), f"{s.delivered} of {s.expected}{_whose(scenario)}"),
-        ("on time", percent(s.on_time), f"{s.delivered_on_time}, within {scenario.factor:g} x the shortest delay"),
+        ("delivered", percent_text(s.delivery), f"{s.delivered} of {s.expected}{_expectation_text(scenario)}"),
+        ("on time", percent_text(s.on_time), f"{s.delivered_on_time}, within {scenario.factor:g} x the shortest delay"),
         ("packets per delivery", f"{s.packets.shared:.3f}", f"{s.packets.unicast:.3f} as unicast"),
-        ("delay p50", milliseconds(s.delay_ms.p50, 1), f"p99 {milliseconds(s.delay_ms.p99, 1)}"),
+        ("delay p50", milliseconds_text(s.delay_ms.p50, 1), f"p99 {milliseconds_text(s.delay_ms.p99, 1)}"),
         (
             "late, within 1.25 x",
-            percent(late.within_1_25),
-            f"1.5 x {percent(late.within_1_5)}, 1.75 x {percent(late.within_1_75)}",
+            percent_text(late.within_1_25),
+            f"1.5 x {percent_text(late.within_1_5)}, 1.75 x {percent_text(late.within_1_75)}",
         ),
         ("data packets", f"{s.data_packets}", "with retransmissions"),
-        ("control packets", f"{s.control_packets}", _listed(s.control)),
-        ("given up", f"{sum(s.drops.values())}", _listed(s.drops)),
-        ("missing", f"{s.expected - s.delivered}", _listed(s.missing)),
-        ("noticed", f"{sum(s.notices.values())}", _listed(s.notices)),
+        ("control packets", f"{s.control_packets}", _counts_text(s.control)),
+        ("given up", f"{sum(s.drops.values())}", _counts_text(s.drops)),
+        ("missing", f"{s.expected - s.delivered}", _counts_text(s.missing)),
+        ("noticed", f"{sum(s.notices.values())}", _counts_text(s.notices)),
         ("trace", s.trace_sha256[:12], f"sha256; {s.wall_s:.2f} s of work"),
     ]
     delays = s.outage_known_ms
     if delays.unnoticed_share is not None:
-        remark = f"on average; p95 {milliseconds(delays.p95, 0)}"
+        remark = f"on average; p95 {milliseconds_text(delays.p95, 0)}"
         if delays.unnoticed_share:
-            remark += f"; {percent(delays.unnoticed_share)} were not noticed"
-        rows.insert(-1, ("outages known after", milliseconds(delays.mean, 0), remark))
+            remark += f"; {percent_text(delays.unnoticed_share)} were not noticed"
+        rows.insert(-1, ("outages known after", milliseconds_text(delays.mean, 0), remark))
     if runs_failure_detector(scenario):
         detection = f"{scenario.of(LinkSettings).detection_ns / MS:g} ms"
         rows.insert(-1, ("detection", detection, "until a dead link is noticed, plus a one-way delay"))
     world = outcome.world.overlay
     if scenario.underlay is not None:
-        rows.insert(0, ("underlay", scenario.underlay, _underlay(outcome.world)))
+        rows.insert(0, ("underlay", scenario.underlay, _underlay_text(outcome.world)))
     title = f"{scenario.strategy} on {scenario.topology}, {world.peers} peers, {len(world.links)} links"
-    title += f", {_fails(scenario)}, Pl {scenario.pl:g}, {scenario.duration_ns / SECOND:g} s, seed {scenario.seed}"
+    title += (
+        f", {_failures_text(scenario)}, Pl {scenario.pl:g}, {scenario.duration_ns / SECOND:g} s, seed {scenario.seed}"
+    )
     output_console().print(facts_table(title, rows))
 
 
-def _whose(s: "Scenario") -> str:
+def _expectation_text(s: "Scenario") -> str:
     """Without persistence no peer stores an event for a peer that is down, so none is expected there. Nobody expects
     one at a peer that has left."""
     from wend.protocol.config import DeliverySettings
@@ -133,7 +137,7 @@ def _whose(s: "Scenario") -> str:
     return ", to subscribers that were up when it was published"
 
 
-def _fails(s: "Scenario") -> str:
+def _failures_text(s: "Scenario") -> str:
     """The failures of the scenario, by the one that excludes the others."""
     if s.failures is not None:
         fails = f"failures of {s.failures}"
@@ -141,7 +145,9 @@ def _fails(s: "Scenario") -> str:
         fails = f"outages of {s.mean_outage_ns / SECOND:g} s"
     else:
         drawn = {"outages": s.outages, "router outages": s.router_outages if s.underlay is not None else None}
-        outages = [f"{what} of {_mean_s(o.down)} after {_mean_s(o.up)}" for what, o in drawn.items() if o is not None]
+        outages = [
+            f"{what} of {_mean_text(o.down)} after {_mean_text(o.up)}" for what, o in drawn.items() if o is not None
+        ]
         fails = ", ".join(outages) or f"Pf {s.pf:g}"
     spells = {
         "crashes": s.peer_outages,
@@ -151,15 +157,15 @@ def _fails(s: "Scenario") -> str:
         "congestion": s.congestion,
     }
     shares = {"reordering": s.reordering, "corruption": s.corruption}
-    spans = [f"{what} of {_mean_s(o.down)} after {_mean_s(o.up)}" for what, o in spells.items() if o is not None]
+    spans = [f"{what} of {_mean_text(o.down)} after {_mean_text(o.up)}" for what, o in spells.items() if o is not None]
     return ", ".join([fails, *spans, *(f"{what} {share:g}" for what, share in shares.items() if share)])
 
 
-def _mean_s(spread: Spread) -> str:
+def _mean_text(spread: Spread) -> str:
     return f"{(spread.low_s + spread.high_s) / 2 if spread.kind == 'uniform' else spread.mean_s:g} s"
 
 
-def _underlay(world: Any) -> str:
+def _underlay_text(world: Any) -> str:
     """How much the overlay links share: the network, the length of a link's path, and how often links fail together."""
     from wend.topology.link_overlap import neighbours_that_meet
 
@@ -173,5 +179,5 @@ def _underlay(world: Any) -> str:
     )
 
 
-def _listed(counts: dict[str, int]) -> str:
+def _counts_text(counts: dict[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in counts.items() if count)

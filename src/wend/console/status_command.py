@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import typer
 
-from wend.console.peer_options import LOCAL_PEER, Json, PeerOptions, asks_peer
+from wend.console.peer_options import LOCAL_PEER, Json, PeerOptions, with_peer_options
 from wend.console.terminal import align_columns, count_text
 from wend.model.units import MS, duration_text
 
@@ -25,7 +25,7 @@ def register(app: typer.Typer) -> None:
     app.command("status")(status)
 
 
-@asks_peer
+@with_peer_options
 def status(at: PeerOptions = LOCAL_PEER, as_json: Json = False) -> None:
     """Print the state of a running peer: its links and its counters."""
     snapshot = at.ask(lambda client: client.status())

@@ -15,7 +15,7 @@ from rich.table import Table
 from wend.console.options import Json
 from wend.console.outputs import check_page, check_resumable
 from wend.console.spark_options import FAILED_RUNS, RESUMES, Conf, Master, Ship, TimeLimit, parse_time_limit
-from wend.console.terminal import EXIT_CODES, count_text, split_names, stoppable
+from wend.console.terminal import EXIT_CODES, count_text, split_names, stop_on_signals
 from wend.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def study(
     length = f"{size.length} x " if size.length else ""
     topologies = count_text(size.seeds, "topology", "topologies")
     console.print(f"study {name}, {size.name}: {length}{topologies}, on {master or 'Spark'}")
-    with stoppable(RESUMES), spark_session(master, conf=conf, ship=ship) as spark:
+    with stop_on_signals(RESUMES), spark_session(master, conf=conf, ship=ship) as spark:
         finished = run_study(
             spark,
             chosen,

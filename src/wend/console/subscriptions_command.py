@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from wend.console.peer_options import LOCAL_PEER, Json, PeerOptions, asks_peer
+from wend.console.peer_options import LOCAL_PEER, Json, PeerOptions, with_peer_options
 from wend.console.terminal import align_columns
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
     app.command("subscriptions")(subscriptions)
 
 
-@asks_peer
+@with_peer_options
 def subscriptions(
     remove: Annotated[
         str | None, typer.Option(metavar="NAME", help="Remove this subscription, with the events that wait for it.")
@@ -38,10 +38,10 @@ def subscriptions(
         for one in durable:
             print(json.dumps(msgspec.to_builtins(one)))
     else:
-        print(_table(durable) if durable else "no durable subscriptions")
+        print(_format_table(durable) if durable else "no durable subscriptions")
 
 
-def _table(durable: "tuple[DurableStatus, ...]") -> str:
+def _format_table(durable: "tuple[DurableStatus, ...]") -> str:
     rows = [("name", "events", "kB", "client", "missed", "filter")]
     for one in durable:
         here = "attached" if one.attached else "away"

@@ -64,7 +64,7 @@ class Terminated(KeyboardInterrupt):
 
 
 @contextmanager
-def stoppable(left: str) -> Iterator[None]:
+def stop_on_signals(left: str) -> Iterator[None]:
     """On Ctrl-C or SIGTERM, end the command with a sentence about the results so far; nothing half-written stays."""
     before = None
     if threading.current_thread() is threading.main_thread():
@@ -89,7 +89,7 @@ def _terminate(*_: object) -> None:
 
 
 @contextmanager
-def compiling() -> Iterator[None]:
+def announce_compilation() -> Iterator[None]:
     """Print one message if numba compiles code: the first run is slow.
 
     This imports numba, so use it only in commands that need numba.
@@ -111,7 +111,7 @@ def compiling() -> Iterator[None]:
         yield
 
 
-def percent(ratio: float | None) -> str:
+def percent_text(ratio: float | None) -> str:
     """A share with two digits. It never rounds up to 100 %; None becomes "-"."""
     if ratio is None:
         return "-"
@@ -120,7 +120,7 @@ def percent(ratio: float | None) -> str:
     return f"{100 * ratio:.2f} %"
 
 
-def milliseconds(ms: float | None, digits: int) -> str:
+def milliseconds_text(ms: float | None, digits: int) -> str:
     return "-" if ms is None else f"{ms:.{digits}f} ms"
 
 
@@ -129,7 +129,7 @@ def count_text(count: int, one: str, more: str = "") -> str:
     return f"{count} {one if count == 1 else more or one + 's'}"
 
 
-def coloured(strategy: str) -> str:
+def colour_strategy(strategy: str) -> str:
     return f"[{COLOURS.get(strategy, 'white')}]{strategy}[/]"
 
 

@@ -9,7 +9,7 @@ import typer
 
 from wend.console.options import Json
 from wend.console.outputs import check_file, write_text
-from wend.console.terminal import compiling, count_text, facts_table, output_console, print_remarks
+from wend.console.terminal import announce_compilation, count_text, facts_table, output_console, print_remarks
 from wend.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def make(
     print_remarks(underlay.remarks)
     if out is not None:
         write(underlay, out)
-    with compiling():
-        m = _metrics(underlay)
+    with announce_compilation():
+        m = _underlay_metrics(underlay)
     if as_json:
         print(json.dumps({"name": underlay.name, "seed": seed, **m, "out": None if out is None else str(out)}))
         return
@@ -72,7 +72,7 @@ def make(
     output_console().print(facts_table(f"{underlay.name}, seed {seed}", rows))
 
 
-def _metrics(underlay: "Underlay") -> dict[str, Any]:
+def _underlay_metrics(underlay: "Underlay") -> dict[str, Any]:
     """Sizes, and the lengths of paths between access routers."""
     import numpy as np
 
@@ -177,9 +177,9 @@ def show(
         print(f"wend: {underlay.name} has {homes} access routers: drawing {homes} peers, not {peers}", file=sys.stderr)
     if k >= min(peers, homes):
         raise ConfigError(f"k = {k} needs more than {k} peers, got {min(peers, homes)}")
-    with compiling():
+    with announce_compilation():
         placement = place(underlay, min(peers, homes), seed)
-        over = _overlay(placement, overlay, k, seed)
+        over = _make_overlay(placement, overlay, k, seed)
         landmarks = choose_landmarks(placement, k, seed) if overlay == "tdo-landmark" else []
     words = {"tdo-landmark": f"{k} landmarks", "chain": f"{k} traced paths per peer", "random": f"{k} neighbours"}
     title = f"{underlay.name}, seed {seed}" + (f": {overlay} overlay, {words[overlay]}" if overlay in words else "")
@@ -199,7 +199,7 @@ def show(
         print(f"{through[worst]} of {sizes[0]} run through router {underlay.names[worst]}")
 
 
-def _overlay(placement: "Placement", kind: str, k: int, seed: int) -> "Overlay":
+def _make_overlay(placement: "Placement", kind: str, k: int, seed: int) -> "Overlay":
     from wend.topology import overlays
 
     match kind:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wend.console.scenario_flags import print_topics, print_unused, runs_failure_detector, scenario_fields
-from wend.console.setting_options import SettingOptions, command_with, given_settings
-from wend.console.terminal import coloured, column_table, milliseconds, percent, split_names
+from wend.console.setting_options import SettingOptions, given_settings, make_command_class
+from wend.console.terminal import colour_strategy, column_table, milliseconds_text, percent_text, split_names
 from wend.drivers.scenarios import Scenario
 from wend.drivers.settings import read_values
 from wend.model.errors import ConfigError
@@ -58,7 +58,7 @@ LIVE_OPTIONS = SettingOptions(
 
 
 def register(app: typer.Typer) -> None:
-    app.command("up", cls=command_with(LIVE_OPTIONS))(up)
+    app.command("up", cls=make_command_class(LIVE_OPTIONS))(up)
 
 
 def up(
@@ -106,7 +106,7 @@ def _parse_kill_time(text: str, duration_ns: Nanos) -> Nanos:
 
 
 def _allow_many_sockets() -> None:
-    """Each peer of each strategy has its own, and a system often allows more than it grants at first."""
+    """Raise the limit of open sockets as far as the system allows: each peer of each strategy has its own."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -151,7 +151,7 @@ async def _run(
     world = build(scenario)
     print_remarks(world.overlay.remarks)
     print_topics(world)
-    recorded = None if telemetry is None else _telemetry_factory(telemetry, scenario)
+    recorded = None if telemetry is None else _make_telemetry_factory(telemetry, scenario)
     comparison = Comparison(world, names, kill_ns, ThrowawayRoot() if seal else None, recorded)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -159,7 +159,7 @@ async def _run(
     running = asyncio.create_task(comparison.run())
     console = output_console()
     if console.is_terminal and not as_json:
-        await _watch(comparison, running, console)
+        await _watch_screen(comparison, running, console)
     else:
         await _report_progress(comparison, running, message_console())
     await running
@@ -167,22 +167,22 @@ async def _run(
     if as_json:
         print(json.dumps(_as_json(comparison)))
     else:
-        console.print(_screen(comparison, console.width, final=True))
+        console.print(_render_screen(comparison, console.width, final=True))
 
 
-def _telemetry_factory(folder: Path, scenario: Scenario) -> "Callable[[Clock], OverlayTelemetry]":
+def _make_telemetry_factory(folder: Path, scenario: Scenario) -> "Callable[[Clock], OverlayTelemetry]":
     from wend.drivers.live.comparison.telemetry import OverlayTelemetry
 
     return lambda clock: OverlayTelemetry(folder, clock, {"settings": scenario.flat_settings()})
 
 
-async def _watch(comparison: "Comparison", running: "asyncio.Task[None]", console: "Console") -> None:
+async def _watch_screen(comparison: "Comparison", running: "asyncio.Task[None]", console: "Console") -> None:
     from rich.live import Live
 
     # Redrawn from the loop itself, never from a thread beside it; removed before the final table is printed.
     with Live(console=console, auto_refresh=False, transient=True) as live:
         while not running.done():
-            live.update(_screen(comparison, console.width, final=False), refresh=True)
+            live.update(_render_screen(comparison, console.width, final=False), refresh=True)
             await asyncio.wait([running], timeout=1 / _REDRAWS_HZ)
 
 
@@ -211,7 +211,7 @@ def progress_text(comparison: "Comparison") -> str:
 # ---------------------------------------------------------------- what is shown
 
 
-def _screen(comparison: "Comparison", width: int, *, final: bool) -> "RenderableType":
+def _render_screen(comparison: "Comparison", width: int, *, final: bool) -> "RenderableType":
     from rich.console import Group
 
     table, left_out = comparison_table(
@@ -220,7 +220,7 @@ def _screen(comparison: "Comparison", width: int, *, final: bool) -> "Renderable
     parts: list[RenderableType] = [f"[bold]{_title_text(comparison)}[/]", meaning_text(comparison), "", table]
     parts.append(f"[bright_black]not in {width} columns: {', '.join(left_out)}[/]" if left_out else "")
     parts += coordination_lines(comparison)
-    parts += [closing_text(comparison)] if final else _current_state(comparison)
+    parts += [closing_text(comparison)] if final else _render_current_state(comparison)
     return Group(*parts)
 
 
@@ -253,13 +253,13 @@ def comparison_table(lines: list[tuple[str, ...]], width: int) -> "tuple[Rendera
     left_out: list[str] = []
     for name in ("", *_LEFT_OUT):
         left_out += [name] if name else []
-        table = _table(lines, left_out)
+        table = _make_table(lines, left_out)
         if ruler.measure(table).maximum <= width:
             break
     return table, left_out
 
 
-def _table(lines: list[tuple[str, ...]], left_out: list[str]) -> "Table":
+def _make_table(lines: list[tuple[str, ...]], left_out: list[str]) -> "Table":
     shown = [i for i, name in enumerate(HEADS) if name not in left_out]
     table = column_table(*(HEADS[i] for i in shown), left=HEADS[:1])
     for line in lines:
@@ -272,18 +272,18 @@ def _table_row(name: str, s: "Summary") -> tuple[str, ...]:
     from wend.protocol.notices import REROUTE
 
     if name == ORACLE:
-        shown, control, reroutes = coloured(name), "-", "-"
+        shown, control, reroutes = colour_strategy(name), "-", "-"
     else:
-        shown, control = coloured(name), f"{s.control_packets / s.wall_s:.0f}/s"
+        shown, control = colour_strategy(name), f"{s.control_packets / s.wall_s:.0f}/s"
         reroutes = str(s.notices.get(REROUTE, 0))
     if not s.expected:
         return shown, *[""] * 7
-    p50, p99 = milliseconds(s.delay_ms.p50, 0), milliseconds(s.delay_ms.p99, 0)
+    p50, p99 = milliseconds_text(s.delay_ms.p50, 0), milliseconds_text(s.delay_ms.p99, 0)
     packets = f"{s.packets.shared:.2f}"
-    return shown, percent(s.delivery), percent(s.on_time), packets, control, p50, p99, reroutes
+    return shown, percent_text(s.delivery), percent_text(s.on_time), packets, control, p50, p99, reroutes
 
 
-def _current_state(comparison: "Comparison") -> "list[RenderableType]":
+def _render_current_state(comparison: "Comparison") -> "list[RenderableType]":
     world = comparison.world
     done = (comparison.elapsed_ns() - world.begin_ns) / SECOND
     if comparison.waits_for and done < 0:
@@ -306,7 +306,7 @@ def coordination_lines(comparison: "Comparison") -> list[str]:
             for name, trees in sorted(overlay.coordinators().items())
         ]
         if clusters:
-            lines.append(f"{coloured(overlay.strategy)} coordinators   {'   '.join(clusters)}")
+            lines.append(f"{colour_strategy(overlay.strategy)} coordinators   {'   '.join(clusters)}")
     if comparison.killed is not None:
         lines.append(f"peer {comparison.killed} was killed")
     return lines
@@ -324,7 +324,7 @@ def _incident_text(incident: "Incident", begin_ns: int) -> str:
         "took-over": f"peer {incident.peer} coordinates its cluster instead of {incident.about}",
     }
     sentence = sentences[incident.what]
-    return f"{(incident.time_ns - begin_ns) / SECOND:7.2f} s  {coloured(incident.strategy)}: {sentence}"
+    return f"{(incident.time_ns - begin_ns) / SECOND:7.2f} s  {colour_strategy(incident.strategy)}: {sentence}"
 
 
 def closing_text(comparison: "Comparison") -> str:

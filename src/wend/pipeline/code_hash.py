@@ -42,24 +42,24 @@ def code_hash(parts: tuple[str, ...] = PARTS) -> str:
         if not sources:
             raise ValueError(f"Wend's source has no {part}: a misspelt path would let stale results stay")
         for name, source in sources:
-            meaning = without_prose(source)
+            meaning = strip_prose(source)
             digest.update(f"{name}\0{len(meaning)}\0".encode())
             digest.update(meaning)
     return digest.hexdigest() + (COMPILED if core_build() == "compiled" else "")
 
 
-def without_prose(source: bytes) -> bytes:
+def strip_prose(source: bytes) -> bytes:
     """What a source tells the interpreter: its syntax tree, without comments, docstrings and positions. Equal trees
     give equal bytes under every version of Python."""
-    return repr(_tree(ast.parse(source))).encode()
+    return repr(_strip_tree(ast.parse(source))).encode()
 
 
-def _tree(node: object) -> object:
+def _strip_tree(node: object) -> object:
     if isinstance(node, ast.AST):
-        fields = [(name, _tree(value)) for name, value in ast.iter_fields(node) if value not in (None, [])]
+        fields = [(name, _strip_tree(value)) for name, value in ast.iter_fields(node) if value not in (None, [])]
         return type(node).__name__, fields
     if isinstance(node, list):
-        return [_tree(each) for each in node if not _is_prose(each)]
+        return [_strip_tree(each) for each in node if not _is_prose(each)]
     return repr(node)
 
 

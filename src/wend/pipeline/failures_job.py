@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from wend.model.errors import ConfigError
 from wend.pipeline.spark.arrow_schema import spark_schema
-from wend.pipeline.spark.task_errors import translated_errors
+from wend.pipeline.spark.task_errors import translate_errors
 from wend.pipeline.storage.job_folders import spark_path
 from wend.pipeline.storage.mapped_pickle import dump_mapped, load_mapped
 from wend.planning.delivery_graphs import DeliveryGraphs
@@ -65,14 +65,14 @@ def plan_failures_on_spark(spark: SparkSession, in_use: RoutesInUse, folder: Pat
 
     def move_all(links: Sequence[Link]) -> Iterator[RoutesAfterFailure]:
         if links:
-            yield from map(routes_from_row, _run(spark, _routes_row, links, ROUTES, file))
+            yield from map(routes_from_row, _run_tasks(spark, _routes_row, links, ROUTES, file))
 
     return combine_failures(
-        map(_analysis_from_row, _run(spark, _analysis_row, in_use.links, _ANALYSES, file)), move_all
+        map(_analysis_from_row, _run_tasks(spark, _analysis_row, in_use.links, _ANALYSES, file)), move_all
     )
 
 
-def _run(
+def _run_tasks(
     spark: SparkSession, task: Callable[[RoutesInUse, Link], Row], links: Sequence[Link], schema: pa.Schema, file: Path
 ) -> Iterator[Row]:
     """Execute a task for each failure; return its rows in the order of the links."""
@@ -80,7 +80,7 @@ def _run(
     rows = failure_rows(spark, links).mapInArrow(planned, spark_schema(schema))
     # Through files: the rows of a large map exceed what Spark sends to its driver.
     out = file.with_suffix(f".{task.__name__}")
-    with translated_errors():
+    with translate_errors():
         rows.write.mode("overwrite").parquet(spark_path(out))
     yield from read_rows(parquet.read_table(out, schema=schema).sort_by("place"))
 
@@ -88,10 +88,10 @@ def _run(
 def read_rows(table: pa.Table) -> Iterator[Row]:
     """The rows of a table, with lists as arrays."""
     for at in range(table.num_rows):
-        yield {name: _value(table[name][at]) for name in table.column_names}
+        yield {name: _cell_value(table[name][at]) for name in table.column_names}
 
 
-def _value(cell: pa.Scalar) -> Any:
+def _cell_value(cell: pa.Scalar) -> Any:
     return (
         cell.values.to_numpy(zero_copy_only=False)
         if isinstance(cell, pa.ListScalar) and cell.is_valid
@@ -136,14 +136,14 @@ def _analysis_row(in_use: RoutesInUse, link: Link) -> Row:
         analysis = analyse_failure(in_use, link)
     except ConfigError as error:
         return {"a": link[0], "b": link[1], "error": str(error)}
-    return {**row_of_routes(analysis.local), "least": analysis.least, "local_least": analysis.local_least}
+    return {**routes_to_row(analysis.local), "least": analysis.least, "local_least": analysis.local_least}
 
 
 def _routes_row(in_use: RoutesInUse, link: Link) -> Row:
-    return row_of_routes(move_all_flows(in_use, link))
+    return routes_to_row(move_all_flows(in_use, link))
 
 
-def row_of_routes(routes: RoutesAfterFailure) -> Row:
+def routes_to_row(routes: RoutesAfterFailure) -> Row:
     fields = routes._asdict()
     return {**fields.pop("graphs")._asdict(), **fields}
 

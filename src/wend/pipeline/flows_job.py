@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND, Nanos
-from wend.pipeline.spark.task_errors import translated_errors
+from wend.pipeline.spark.task_errors import translate_errors
 from wend.pipeline.storage.input_tables import (
     MAX_BAD,
     InputTable,
@@ -93,7 +93,7 @@ def write_flows(
 ) -> FlowSummary:
     """Write the flows as Parquet. Rates are per second of `span` or, without it, of the time that the events cover."""
     check_max_bad(max_bad)
-    with translated_errors(), new_output(spark, out, overwrite=overwrite) as draft:
+    with translate_errors(), new_output(spark, out, overwrite=overwrite) as draft:
         pairs = _read_matches(spark, matches)
         of_peers = _sift_table(_read_table(spark, subscriptions, SUBSCRIPTION_COLUMNS), "subscription", None, max_bad)
         of_events = _sift_table(_read_table(spark, events, EVENT_COLUMNS), "event", span, max_bad)

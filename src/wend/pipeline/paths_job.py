@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from wend.model.errors import ConfigError
 from wend.model.files import write_atomically
 from wend.pipeline.spark.arrow_schema import spark_schema
-from wend.pipeline.spark.task_errors import translated_errors
+from wend.pipeline.spark.task_errors import translate_errors
 from wend.pipeline.storage.job_folders import literal_path, spark_path
 from wend.planning.arrays import Ints
 from wend.planning.candidate_paths import CandidatePaths, paths_from
@@ -194,7 +194,7 @@ class SparkPathSearch:
     def __call__(self, graph: CsrGraph, source: int, receivers: Ints, k: int) -> CandidatePaths:
         if k != self._k:
             out = self._folder / f"paths-{k}"
-            with translated_errors():
+            with translate_errors():
                 rows = find_paths_on_spark(self._spark, graph, self._targets, k, self._folder, self._by)
                 rows.write.parquet(spark_path(out))
             self._paths, self._k = paths_from_rows(parquet.read_table(out), graph, self._targets), k

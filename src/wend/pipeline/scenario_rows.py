@@ -18,7 +18,7 @@ from wend.drivers.scenarios import Scenario
 from wend.drivers.settings import load_chosen, outside_plugins, peer_settings, read_values
 from wend.model.settings import Setting, declared_settings
 from wend.model.summary import Summary
-from wend.pipeline.code_hash import outside_sources, without_prose
+from wend.pipeline.code_hash import outside_sources, strip_prose
 from wend.pipeline.sweeps.run_kind import finite_or_null
 
 _SCALARS = {
@@ -36,7 +36,7 @@ def scenario_key(scenario: Scenario) -> str:
         files += _file_digest(path)
     for plugin in outside_plugins(scenario.chosen):
         for name, source in outside_sources(plugin):
-            files += sha256(name.encode() + b"\0" + without_prose(source)).digest()
+            files += sha256(name.encode() + b"\0" + strip_prose(source)).digest()
     return blake2b(text + files, digest_size=10).hexdigest()
 
 

@@ -45,13 +45,13 @@ def infer_underlay(records: DataFrame, *, least: int = MIN_SEEN, most_links: int
     seen = count_hops(records)
     holes = seen.where("kind = 'hole'").drop("kind", "middle")
     filled = _fill_holes(seen, holes)
-    unknown = _unknown_routers(holes, filled, least)
-    links, rare = _links(seen, holes, filled, unknown, least)
+    unknown = _find_unknown_routers(holes, filled, least)
+    links, rare = _find_links(seen, holes, filled, unknown, least)
     members = _link_routers(seen, unknown)
     crossed = members.groupBy("router").count()
     busy = crossed.where(crossed["count"] > most_links).select("router")
-    overlaps = _overlaps(members.join(busy, "router", "left_anti"))
-    return InferredUnderlay(links, overlaps, _counts(seen, holes, filled, unknown, rare, busy))
+    overlaps = _count_overlaps(members.join(busy, "router", "left_anti"))
+    return InferredUnderlay(links, overlaps, _summarize_counts(seen, holes, filled, unknown, rare, busy))
 
 
 def read_records(spark: SparkSession, path: str) -> DataFrame:
@@ -94,7 +94,7 @@ def _fill_holes(seen: DataFrame, holes: DataFrame) -> DataFrame:
     return best.groupBy("a", "b", "gap").agg(F.min(order)["middle"].alias("middle"))
 
 
-def _unknown_routers(holes: DataFrame, filled: DataFrame, least: int) -> DataFrame:
+def _find_unknown_routers(holes: DataFrame, filled: DataFrame, least: int) -> DataFrame:
     """a, b, unknown: the routers in holes that no trace fills (rule 3). They are few, so one task merges them."""
     never = holes.where((F.col("gap") == 1) & (F.col("seen") >= least)).join(filled, ["a", "b", "gap"], "left_anti")
     together = never.select("a", "b", F.lit(0).alias("all")).groupBy("all")
@@ -112,7 +112,7 @@ def _merge_routers(table: pa.Table) -> pa.Table:
     return pa.table(names, names=["a", "b", "unknown"])
 
 
-def _links(
+def _find_links(
     seen: DataFrame, holes: DataFrame, filled: DataFrame, unknown: DataFrame, least: int
 ) -> tuple[DataFrame, DataFrame]:
     """Links seen at least `least` times, and links seen less often."""
@@ -163,7 +163,7 @@ def _link_routers(seen: DataFrame, unknown: DataFrame) -> DataFrame:
     return on.where(F.col("seen") >= _MIN_ANSWERED * F.col("traces")).select(F.struct(*number).alias("link"), "router")
 
 
-def _overlaps(members: DataFrame) -> DataFrame:
+def _count_overlaps(members: DataFrame) -> DataFrame:
     """The number of shared routers, for every two overlay links that share any."""
     other = members.select(F.col("link").alias("other"), "router")
     shared = members.join(other, "router").where("link < other").groupBy("link", "other").agg(F.count("*").alias("q"))
@@ -176,7 +176,7 @@ def _overlaps(members: DataFrame) -> DataFrame:
     )
 
 
-def _counts(
+def _summarize_counts(
     seen: DataFrame, holes: DataFrame, filled: DataFrame, unknown: DataFrame, rare: DataFrame, busy: DataFrame
 ) -> DataFrame:
     open_holes = holes.join(filled, ["a", "b", "gap"], "left_anti").join(

@@ -27,7 +27,7 @@ from pyspark.sql import DataFrame, SparkSession
 from wend.model.errors import ConfigError
 from wend.model.randomness import stream
 from wend.pipeline.spark.arrow_schema import spark_schema
-from wend.pipeline.spark.task_errors import translated_errors
+from wend.pipeline.spark.task_errors import translate_errors
 from wend.pipeline.spark.task_progress import report_rows, row_progress, sum_reported_rows
 from wend.pipeline.storage.job_folders import Target, new_output
 
@@ -162,7 +162,7 @@ def event_block(workload: WorkloadSpec, block: int) -> pa.RecordBatch:
     values = _draw_values(rng, workload, (BLOCK, workload.attributes))
     missing = np.empty(values.shape, dtype=bool)
     np.put_along_axis(missing, drawn, ~carried, axis=1)
-    columns: list[pa.Array] = [_ids(block)]
+    columns: list[pa.Array] = [_block_ids(block)]
     if not workload.ranges:
         columns += [pa.array(values[:, at], mask=missing[:, at]) for at in range(workload.attributes)]
         return pa.RecordBatch.from_arrays(columns, schema=workload.events_schema)
@@ -183,7 +183,7 @@ def subscription_block(workload: WorkloadSpec, block: int) -> pa.RecordBatch:
     rows = zip(drawn.tolist(), lows.tolist(), highs.tolist(), asked.sum(axis=1).tolist(), strict=True)
     names = workload.names
     texts = [_filter_text(names, *row) for row in rows]
-    return pa.RecordBatch.from_arrays([_ids(block), pa.array(texts, pa.string())], schema=SUBSCRIPTIONS)
+    return pa.RecordBatch.from_arrays([_block_ids(block), pa.array(texts, pa.string())], schema=SUBSCRIPTIONS)
 
 
 def _filter_text(names: list[str], drawn: list[int], lows: list[int], highs: list[int], size: int) -> str:
@@ -191,7 +191,7 @@ def _filter_text(names: list[str], drawn: list[int], lows: list[int], highs: lis
     return " and ".join(f"{names[at]} in [{low}, {high}]" for at, low, high in sides)
 
 
-def _ids(block: int) -> pa.Array:
+def _block_ids(block: int) -> pa.Array:
     return pa.array(np.arange(block * BLOCK, (block + 1) * BLOCK))
 
 
@@ -246,7 +246,7 @@ def write_workload(
 ) -> None:
     """Write `out/events` and `out/subscriptions`, both or none."""
     tables = {"events": (draw_events, events_count), "subscriptions": (draw_subscriptions, subscriptions_count)}
-    with translated_errors(), new_output(spark, out, overwrite=overwrite) as draft:
+    with translate_errors(), new_output(spark, out, overwrite=overwrite) as draft:
         for name, (make, count) in tables.items():
             progress = None if draft.folder is None else draft.folder / name
             if progress is not None:

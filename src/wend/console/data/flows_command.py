@@ -11,7 +11,7 @@ import typer
 from wend.console.options import Json
 from wend.console.outputs import Overwrite, check_job_output
 from wend.console.spark_options import Conf, Master, MaxBad, Ship
-from wend.console.terminal import facts_table, message_console, output_console, quarantine_row, stoppable
+from wend.console.terminal import facts_table, message_console, output_console, quarantine_row, stop_on_signals
 from wend.model.errors import ConfigError
 from wend.model.units import parse_duration
 
@@ -56,7 +56,7 @@ def data_flows(
     if is_json_lines(matches):
         raise ConfigError(f"{matches} is not the output of `wend data match`, which is Parquet")
     check_job_output(out, overwrite, matches, subscriptions, events)
-    with stoppable("nothing was written"), spark_session(master, conf=conf, ship=ship) as spark:
+    with stop_on_signals("nothing was written"), spark_session(master, conf=conf, ship=ship) as spark:
         began = time.perf_counter()
         with nullcontext() if as_json else message_console().status("grouping matches into flows"):
             summary = write_flows(

@@ -11,7 +11,7 @@ import typer
 from wend.console.options import Json
 from wend.console.outputs import Overwrite, check_job_output
 from wend.console.spark_options import Conf, Master, Ship
-from wend.console.terminal import facts_table, output_console, stoppable
+from wend.console.terminal import facts_table, output_console, stop_on_signals
 from wend.model.errors import ConfigError
 
 
@@ -55,7 +55,7 @@ def data_generate(
         if count < 0:
             raise ConfigError(f"{name} must not be negative, got {count}")
     check_job_output(out, overwrite)
-    with stoppable("nothing was written"), spark_session(master, conf=conf, ship=ship) as spark:
+    with stop_on_signals("nothing was written"), spark_session(master, conf=conf, ship=ship) as spark:
         started = time.perf_counter()
         write_workload(
             spark, workload, out, events_count=events, subscriptions_count=subscriptions,

@@ -12,7 +12,7 @@ import typer
 from wend.console.options import Json
 from wend.console.outputs import Overwrite, check_job_output, check_writable
 from wend.console.spark_options import Conf, Master, MaxBad, Ship
-from wend.console.terminal import facts_table, message_console, output_console, quarantine_row, stoppable
+from wend.console.terminal import facts_table, message_console, output_console, quarantine_row, stop_on_signals
 from wend.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def data_match(
         check_writable(index, inside=True)
     if out is None and not explain:
         raise ConfigError("--out is needed for the result (only --explain works without)")
-    with stoppable("nothing was written"), spark_session(master, conf=conf, ship=ship) as spark:
+    with stop_on_signals("nothing was written"), spark_session(master, conf=conf, ship=ship) as spark:
         started = time.perf_counter()
         with nullcontext() if as_json else message_console().status("checking both tables"):
             job = MatchJob(spark, subscriptions, events, max_bad=max_bad)

@@ -13,9 +13,9 @@ import typer
 
 from wend.console.options import TOPOLOGIES, Degree, Json, Peers, Seed
 from wend.console.outputs import Overwrite, check_out, new_folder
-from wend.console.scenario_flags import overlay_of_flags
+from wend.console.scenario_flags import make_overlay
 from wend.console.spark_options import Conf, Master, Ship
-from wend.console.terminal import compiling, facts_table, output_console, stoppable
+from wend.console.terminal import announce_compilation, facts_table, output_console, stop_on_signals
 from wend.model.errors import ConfigError
 from wend.model.flows import peers_by_name
 from wend.model.rates import parse_rate
@@ -64,17 +64,17 @@ def data_paths(
     if k < 1:
         raise ConfigError(f"k must be at least 1, got {k}")
     check_out(out, overwrite)
-    overlay = overlay_of_flags(topology, peers, degree, seed)
+    overlay = make_overlay(topology, peers, degree, seed)
     graph = FlowNetwork(overlay, link=parse_rate(link_capacity, "--link-capacity")).graph
     everyone = np.arange(overlay.peers, dtype=np.int32)
     targets = {source: everyone[everyone != source] for source in _parse_sources(sources, overlay)}
     on_spark = spread is SparkChoice.SPARK or (spread is SparkChoice.AUTO and is_large(graph, targets, k))
     began = time.perf_counter()
-    with stoppable("nothing was written"), new_folder(out) as (draft, scratch):
+    with stop_on_signals("nothing was written"), new_folder(out) as (draft, scratch):
         if on_spark:
             count = _write_on_spark(graph, targets, k, draft, scratch, master, conf, ship)
         else:
-            with compiling():
+            with announce_compilation():
                 count = _write_locally(graph, targets, k, draft)
     took_s = time.perf_counter() - began
     about = {"paths": count, "sources": len(targets), "k": k, "on_spark": on_spark, "seconds": took_s, "out": str(out)}
@@ -128,7 +128,7 @@ def _write_on_spark(
 ) -> int:
     from wend.pipeline.paths_job import write_paths
     from wend.pipeline.spark.session import spark_session
-    from wend.pipeline.spark.task_errors import translated_errors
+    from wend.pipeline.spark.task_errors import translate_errors
 
-    with translated_errors(), spark_session(master, conf=conf, ship=ship) as spark:
+    with translate_errors(), spark_session(master, conf=conf, ship=ship) as spark:
         return write_paths(spark, graph, targets, k, draft, scratch)

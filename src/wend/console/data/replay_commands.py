@@ -9,7 +9,7 @@ import typer
 from wend.console.options import Json
 from wend.console.outputs import check_file, check_resumable, write_text
 from wend.console.spark_options import FAILED_RUNS, RESUMES, Conf, Master, Ship, TimeLimit
-from wend.console.terminal import column_table, count_text, output_console, split_names, stoppable
+from wend.console.terminal import column_table, count_text, output_console, split_names, stop_on_signals
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND, parse_duration
 
@@ -58,7 +58,7 @@ def data_replay(
             raise ConfigError(f"{name} must be 1 or more, got {count}")
     check_resumable(out)
     limit_s = parse_duration(time_limit) / SECOND
-    with stoppable(RESUMES), spark_session(master, conf=conf, ship=ship) as spark:
+    with stop_on_signals(RESUMES), spark_session(master, conf=conf, ship=ship) as spark:
         tables = (read_table(spark, links, "links"), read_table(spark, links, "outages"))
         played = make_recordings(
             *tables, read_workload(spark, workload), windows, RecordedPublications(spark, workload)

@@ -8,7 +8,7 @@ import typer
 from wend.console.options import Json
 from wend.console.outputs import check_file, check_resumable
 from wend.console.spark_options import FAILED_RUNS, RESUMES, Conf, Master, Ship, TimeLimit, parse_time_limit
-from wend.console.terminal import stoppable
+from wend.console.terminal import stop_on_signals
 from wend.model.errors import ConfigError
 
 _SCENARIOS = r"TOML with \[base] and \[sweep] (lists: all combinations), or JSON lines."
@@ -47,7 +47,7 @@ def data_sweep(
     check_file(place, say=False)
     plugins = dict.fromkeys(name for run in runs for name in outside_plugins(run.chosen))
     beside = list(dict.fromkeys(file for name in plugins for file in outside_sources(name)))
-    with stoppable(RESUMES), spark_session(master, conf=conf, ship=ship, beside=beside) as spark:
+    with stop_on_signals(RESUMES), spark_session(master, conf=conf, ship=ship, beside=beside) as spark:
         swept = sweep(spark, SIMULATIONS, runs, scenarios.stem, out, limit_s=most_s, quiet=as_json)
         rows = means_by_setting(swept.results, SIMULATIONS.averaged).toArrow().to_pylist()
         settings = swept.results.drop("seed").dropDuplicates(["setting"]).toArrow().to_pylist()

@@ -47,12 +47,12 @@ class Means:
         self.rows = sorted(settings, key=lambda row: [repr(row[name]) for name in self.varied])
         self._means = {(row["setting"], row["metric"]): row for row in means}
 
-    def of(self, row: Row, metric: str) -> Row | None:
+    def find_metric(self, row: Row, metric: str) -> Row | None:
         """`mean`, `half` of the 95 % interval (None with one seed) and `seeds`; None if no run has the metric."""
         return self._means.get((row["setting"], metric))
 
     def seeds(self, row: Row) -> int:
-        return max((mean["seeds"] for name in SHOWN if (mean := self.of(row, name))), default=0)
+        return max((mean["seeds"] for name in SHOWN if (mean := self.find_metric(row, name))), default=0)
 
 
 def write_means(means: Means, metrics: Iterable[str], place: Path) -> None:
@@ -62,7 +62,7 @@ def write_means(means: Means, metrics: Iterable[str], place: Path) -> None:
         table = csv.writer(file, lineterminator="\n")
         table.writerow([*means.varied, "seeds", *(column for name in names for column in (name, f"{name}_half"))])
         for row in means.rows:
-            metrics_of_row = [means.of(row, name) or {"mean": None, "half": None} for name in names]
+            metrics_of_row = [means.find_metric(row, name) or {"mean": None, "half": None} for name in names]
             values = [each[what] for each in metrics_of_row for what in ("mean", "half")]
             table.writerow([*(row[name] for name in means.varied), means.seeds(row), *values])
 
@@ -72,14 +72,14 @@ def print_results(swept: "SweepResult", means: Means, place: Path, own: Iterable
     if as_json:
         objects = []
         for row in means.rows:
-            shown = {name: means.of(row, name) for name in SHOWN}
+            shown = {name: means.find_metric(row, name) for name in SHOWN}
             values = {name: each and {"mean": each["mean"], "half": each["half"]} for name, each in shown.items()}
             objects.append({**{name: row[name] for name in means.varied}, "seeds": means.seeds(row), **values})
         about = {"runs": swept.runs, "ran": swept.ran, "code": swept.store.code, "out": str(swept.store.folder)}
         print(json.dumps({**about, "means": str(place), "failures": swept.failures, "settings": objects}))
         return
     console = output_console()
-    console.print(means_table(means))
+    console.print(make_means_table(means))
     for sentence in failure_sentences(swept.failures, own):
         console.print(f"[red]failed[/] {escape(sentence)}", soft_wrap=True)
     bad = f", {len(swept.failures)} of them failed" if swept.failures else ""
@@ -89,7 +89,7 @@ def print_results(swept: "SweepResult", means: Means, place: Path, own: Iterable
     console.print(f"means: {place}", soft_wrap=True)
 
 
-def means_table(means: Means) -> Table:
+def make_means_table(means: Means) -> Table:
     """Make a table with the mean above the interval, so that five metrics fit side by side in 80 columns."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for name in means.varied:
@@ -97,7 +97,7 @@ def means_table(means: Means) -> Table:
     for heading in ("seeds", *SHOWN.values()):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in means.rows:
-        cells = [_metric_text(means.of(row, name), name in _SHARES) for name in SHOWN]
+        cells = [_metric_text(means.find_metric(row, name), name in _SHARES) for name in SHOWN]
         table.add_row(*(_setting_text(row[name]) for name in means.varied), str(means.seeds(row)), *cells)
     return table
 

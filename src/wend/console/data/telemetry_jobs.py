@@ -15,7 +15,7 @@ import typer
 from wend.console.options import Json
 from wend.console.outputs import announce_folder, check_file, check_writable, write_text
 from wend.console.spark_options import Conf, Master, MaxBad, Ship
-from wend.console.terminal import facts_table, message_console, output_console, print_remarks, stoppable
+from wend.console.terminal import facts_table, message_console, output_console, print_remarks, stop_on_signals
 from wend.model.errors import ConfigError
 from wend.model.units import MS, SECOND, parse_duration
 
@@ -144,13 +144,13 @@ def _run_job(job: "TelemetryJob", options: JobOptions) -> None:
         raise ConfigError("--follow adds to the tables of a folder: --rebuild is for a batch")
     listing = None if options.follow or local_path(options.segments) is None else _list_segments(None, options)
     left = "the tables are as they were after the last update" if options.follow else "the tables are as they were"
-    with stoppable(left), spark_session(options.master, conf=options.conf, ship=options.ship) as spark:
+    with stop_on_signals(left), spark_session(options.master, conf=options.conf, ship=options.ship) as spark:
         if options.follow:
             _run_follow(spark, job, options)
         else:
             _run_batch(spark, job, options, listing or _list_segments(spark, options))
         if options.picture is not None:
-            write_text(options.picture, job.picture(spark, options.out))
+            write_text(options.picture, job.draw_picture(spark, options.out))
             if not options.as_json:
                 output_console().print(f"picture: {options.picture}", soft_wrap=True)
 
@@ -174,10 +174,10 @@ def _check_places(segments: str, out: str, picture: Path | None) -> None:
 
 def _list_segments(spark: "SparkSession | None", options: JobOptions) -> "Listing":
     """The segments of a batch. Local ones are listed without Spark."""
-    from wend.pipeline.spark.task_errors import translated_errors
+    from wend.pipeline.spark.task_errors import translate_errors
     from wend.pipeline.telemetry.segment_listing import list_segments
 
-    with translated_errors(), nullcontext() if options.as_json else message_console().status("listing segments"):
+    with translate_errors(), nullcontext() if options.as_json else message_console().status("listing segments"):
         listing = list_segments(spark, options.segments)
     if not listing.files:
         others = f"; it has {listing.others} other files" if listing.others else ""
@@ -266,7 +266,7 @@ def data_compact(
     retain_ns = parse_duration(retain)
     if local_path(tables) is not None:
         TableFolder(None, tables).require_newest()
-    with stoppable("the tables are as they were"), spark_session(master, conf=conf) as spark:
+    with stop_on_signals("the tables are as they were"), spark_session(master, conf=conf) as spark:
         began = time.perf_counter()
         with nullcontext() if as_json else message_console().status("merging files"):
             result = compact(spark, tables, retain_ns=retain_ns)

@@ -11,7 +11,14 @@ import typer
 from wend.console.options import Json
 from wend.console.outputs import Overwrite, check_job_output
 from wend.console.spark_options import Conf, Master, Ship
-from wend.console.terminal import compiling, facts_table, message_console, output_console, percent, stoppable
+from wend.console.terminal import (
+    announce_compilation,
+    facts_table,
+    message_console,
+    output_console,
+    percent_text,
+    stop_on_signals,
+)
 from wend.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -53,7 +60,7 @@ def data_topology(
 ) -> None:
     """Infer the underlay from traceroute records."""
     from wend.pipeline.spark.session import spark_session
-    from wend.pipeline.spark.task_errors import translated_errors
+    from wend.pipeline.spark.task_errors import translate_errors
     from wend.pipeline.storage.job_folders import local_path, new_output
 
     if (records is None) == (synthetic is None):
@@ -64,14 +71,14 @@ def data_topology(
             raise ConfigError(f"{name} must be at least 1, got {value}")
     check_job_output(out, overwrite, *([] if records is None else [records]))
     _check_places(records, out)
-    with stoppable("nothing was written"), translated_errors(), ExitStack() as stack:
+    with stop_on_signals("nothing was written"), translate_errors(), ExitStack() as stack:
         truth, draft, folder = None, None, None
         if local_path(out) is not None:
             # Mistakes about the output and the generated records are found before Spark starts.
             draft = stack.enter_context(new_output(None, out, overwrite=overwrite))
             folder = local_path(draft.result)
         if synthetic is not None and folder is not None:
-            with compiling():
+            with announce_compilation():
                 truth = _generate_records(folder / "records", synthetic, underlay, peers, degree, loss, anonymous, seed)
         spark = stack.enter_context(spark_session(master, conf=conf, ship=ship))
         draft = draft or stack.enter_context(new_output(spark, out, overwrite=overwrite))
@@ -161,7 +168,7 @@ def _print_results(results: dict[str, Any], out: str) -> None:
     rows += [(what, f"{seen}", "") for what, seen in results["counts"].items() if what != "traces"]
     if "recovered" in results:
         rows.append(
-            ("recovered", percent(results["recovered"]), f"of {results['true_links']} links that traces crossed")
+            ("recovered", percent_text(results["recovered"]), f"of {results['true_links']} links that traces crossed")
         )
-        rows.append(("false", percent(results["false"]), "of the links found"))
+        rows.append(("false", percent_text(results["false"]), "of the links found"))
     output_console().print(facts_table(f"written to {out} in {results['all_s']:.1f} s", rows))

@@ -89,7 +89,7 @@ def bench(
         print(json.dumps({_setup_text(s): msgspec.to_builtins(summarize_cells(cells, s)) for s in list_setups(cells)}))
     else:
         for setup in list_setups(cells):
-            for table in _tables(_setup_text(setup), summarize_cells(cells, setup)):
+            for table in _make_tables(_setup_text(setup), summarize_cells(cells, setup)):
                 output_console().print(table)
     if failed:
         raise ConfigError(f"{failed} cells could not be measured; run the same command to try them again")
@@ -193,7 +193,7 @@ def _progress(console: "Console", total: int) -> Iterator[_Progress]:
         yield _Progress(console, total, progress)
 
 
-def _tables(setup: str, summaries: list[Any]) -> "Iterator[RenderableType]":
+def _make_tables(setup: str, summaries: list[Any]) -> "Iterator[RenderableType]":
     """One table per Pf, narrow enough for a terminal with 80 columns."""
     from wend.lab.bench.comparison_page import HEAD, format_row
 

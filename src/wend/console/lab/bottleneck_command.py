@@ -47,7 +47,7 @@ def bottleneck(
     if as_json:
         print(json.dumps({"setup": msgspec.to_builtins(setup), "results": msgspec.to_builtins(results)}))
     else:
-        output_console().print(_table(results))
+        output_console().print(_make_table(results))
         for one in results:
             if line := _extra_metrics(one):
                 output_console().print(f"{one.experiment}: {line}", style="bright_black")
@@ -64,7 +64,7 @@ def _parse_setting(text: str) -> tuple[str, str]:
         return name, json.dumps(value)
 
 
-def _table(results: "list[BottleneckResult]") -> "RenderableType":
+def _make_table(results: "list[BottleneckResult]") -> "RenderableType":
     table = column_table("", "load", "goodput", "on time", "of best", "queue p50", "p95", "downs", left=("",))
     for one in results:
         table.add_row(

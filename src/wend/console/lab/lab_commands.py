@@ -82,7 +82,7 @@ def up(
     rate_bps = 0 if link_capacity is None else _parse_bits(link_capacity)
     overlay = build(scenario).overlay
     print_remarks(overlay.remarks)
-    forwarding = _routers(scenario, overlay, routers)
+    forwarding = _parse_routers(scenario, overlay, routers)
     begin = time.monotonic()
     network = Lab.up(
         overlay,
@@ -151,7 +151,7 @@ def status(name: Name = "lab", as_json: Json = False) -> None:
     if as_json:
         import msgspec
 
-        links = [{**row, "up": row["link"] not in now.down} for row in _links(there.overlay, counters)]
+        links = [{**row, "up": row["link"] not in now.down} for row in _link_rows(there.overlay, counters)]
         print(json.dumps({"name": name, "emulator": msgspec.to_builtins(now), "links": links}))
     else:
         _print_status(there, now, counters)
@@ -234,7 +234,7 @@ def _parse_bits(text: str) -> int:
     return round(rate.value)
 
 
-def _routers(scenario: "Scenario", overlay: "Overlay", text: str | None) -> frozenset[int]:
+def _parse_routers(scenario: "Scenario", overlay: "Overlay", text: str | None) -> frozenset[int]:
     from wend.lab.node_names import find_nodes, read_routers
 
     if text is not None:
@@ -270,7 +270,7 @@ def _print_lab(network: "Lab", scenario: "Scenario", routes: str, took_s: float)
     output_console().print(f"try: wend lab run {named}{first.number} -- ping -c 3 {last.address}", style="bright_black")
 
 
-def _links(overlay: "Overlay", counters: "Sequence[LinkCounter]") -> list[dict[str, Any]]:
+def _link_rows(overlay: "Overlay", counters: "Sequence[LinkCounter]") -> list[dict[str, Any]]:
     rows = [
         {"link": i, "a": k.a, "b": k.b, "delay_ms": k.delay_ns / MS} | dict.fromkeys(_COUNTER_NAMES, 0)
         for i, k in enumerate(overlay.links)
@@ -288,7 +288,7 @@ def _print_status(there: "Lab", now: "EmulatorStatus", counters: "Sequence[LinkC
     names = there.overlay.names
     counted_as = ("packets", "data", "while down", "lost", "queue-full", "corrupted", "reordered")
     table = column_table("link", "ends", "delay", "state", *counted_as, left=("ends", "state"), wrapped=counted_as)
-    for row in _links(there.overlay, counters):
+    for row in _link_rows(there.overlay, counters):
         state = "[red]down[/]" if row["link"] in now.down else "up"
         counts = [str(row[what]) for what in _COUNTER_NAMES if what != "bytes"]
         ends = f"{names[row['a']]}-{names[row['b']]}"

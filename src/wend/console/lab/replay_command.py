@@ -38,7 +38,7 @@ def replay(
     if as_json:
         print(json.dumps({"replays": [_as_json(one) for one in replays]}))
         return
-    output_console().print(_table(replays))
+    output_console().print(_make_table(replays))
     worst = max(replays, key=lambda one: abs(one.difference))
     apart = f"at most {abs(worst.difference):.2f} points apart ({worst.cell.settings.system})"
     output_console().print(apart, style="bright_black")
@@ -63,7 +63,7 @@ def _as_json(one: "Replay") -> dict[str, object]:
     }
 
 
-def _replay_case(one: "Replay") -> tuple[str, float, float]:
+def _format_replay(one: "Replay") -> tuple[str, float, float]:
     s = one.cell.settings
     return s.system, s.pf, s.rate_hz
 
@@ -74,8 +74,8 @@ def _detection_lines(replays: "list[Replay]") -> list[str]:
 
     lines = []
     looking = [one for one in replays if one.bfd_hz is not None]
-    for kind in sorted({_replay_case(one) for one in looking}):
-        mine = [one for one in looking if _replay_case(one) == kind]
+    for kind in sorted({_format_replay(one) for one in looking}):
+        mine = [one for one in looking if _format_replay(one) == kind]
         detection_ms = mean(one.known_ms or 0.0 for one in mine)
         control = mean(one.cell.traffic.control / one.cell.settings.duration_s for one in mine)
         two, three = (mean(one.bfd_hz[i] for one in mine if one.bfd_hz) for i in (0, 1))
@@ -88,7 +88,7 @@ def _detection_lines(replays: "list[Replay]") -> list[str]:
     return lines
 
 
-def _table(replays: "list[Replay]") -> "RenderableType":
+def _make_table(replays: "list[Replay]") -> "RenderableType":
     heads = ("system", "Pf", "rate", "world", "lab", "sim", "points", "data lab", "sim")
     table = column_table(*heads, left=("system",))
     for one in replays:

@@ -4,13 +4,13 @@ import json
 from typing import TYPE_CHECKING
 
 from wend.console.options import Json
-from wend.console.peer_options import LOCAL_PEER, PeerOptions, asks_peer
+from wend.console.peer_options import LOCAL_PEER, PeerOptions, with_peer_options
 
 if TYPE_CHECKING:
     from wend.drivers.live.client.client import Client
 
 
-@asks_peer
+@with_peer_options
 def load(at: PeerOptions = LOCAL_PEER, as_json: Json = False) -> None:
     """Make a peer read its plan again. SIGHUP does the same."""
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from wend.topology.graph import Overlay
 
 
-def measured_links(tables: str, capacity: str | None, since_ns: int = 0) -> "Overlay":
+def read_measured_links(tables: str, capacity: str | None, since_ns: int = 0) -> "Overlay":
     """The links that telemetry has measured; `capacity` is that of links for which none was measured."""
     from wend.pipeline.storage.versioned_tables import read_table
     from wend.pipeline.telemetry.measured_network import measured_overlay
@@ -27,7 +27,7 @@ def measured_links(tables: str, capacity: str | None, since_ns: int = 0) -> "Ove
     return measured_overlay(read_table(None, folder, "links"), each, since_ns)
 
 
-def measured_workload(tables: str, names: Sequence[str]) -> "FlowWorkload":
+def read_measured_workload(tables: str, names: Sequence[str]) -> "FlowWorkload":
     """The flows that telemetry has measured."""
     from wend.pipeline.telemetry.measured_network import measured_flows
     from wend.pipeline.telemetry.recordings import read_workload

@@ -14,17 +14,17 @@ import typer
 from wend.console.options import TOPOLOGIES, Degree, Json, Peers, Seed, Topology
 from wend.console.outputs import Overwrite, check_file, check_out, new_folder, write_text
 from wend.console.plan import load_command, push_command, watch_command
-from wend.console.plan.measured_input import measured_links, measured_workload, parse_k
-from wend.console.scenario_flags import overlay_of_flags
+from wend.console.plan.measured_input import parse_k, read_measured_links, read_measured_workload
+from wend.console.scenario_flags import make_overlay
 from wend.console.terminal import (
-    compiling,
+    announce_compilation,
     count_text,
     facts_table,
     message_console,
     output_console,
-    percent,
+    percent_text,
     print_remarks,
-    stoppable,
+    stop_on_signals,
 )
 from wend.model.errors import ConfigError
 from wend.model.rates import Rate, parse_rate
@@ -142,26 +142,26 @@ def make(
     if out is not None:
         check_out(out, overwrite, str(workload or tables))
     if topology is None:
-        overlay, link_capacity = measured_links(str(tables), link_capacity), None
+        overlay, link_capacity = read_measured_links(str(tables), link_capacity), None
     else:
-        overlay = overlay_of_flags(topology, peers, degree, seed)
-    network = _network(overlay, link_capacity, peer_capacity)
-    flows = _flows(workload, tables, network.names).with_deadline(by_default)
+        overlay = make_overlay(topology, peers, degree, seed)
+    network = _make_network(overlay, link_capacity, peer_capacity)
+    flows = _read_flows(workload, tables, network.names).with_deadline(by_default)
     begin = time.perf_counter()
     doing = _planning_status(f"planning {count_text(len(flows), 'flow')} on {network.peers} peers", quiet=as_json)
-    searching = _search(master, flows, ranking, out)
-    with stoppable("nothing was written"), doing, compiling(), searching as search:
+    searching = _open_search(master, flows, ranking, out)
+    with stop_on_signals("nothing was written"), doing, announce_compilation(), searching as search:
         plan = make_plan(
             network, flows, objective, most_k, ranking=ranking, partial=partial, survive=survive, max_load=share,
             room=room, model=model, search=search,
         )  # fmt: skip
-    print_remarks((*overlay.remarks, *_unlimited_links(network)))
+    print_remarks((*overlay.remarks, *_remark_on_unlimited_links(network)))
     if out is not None:
         with new_folder(out) as (draft, _):
             plan.write(draft)
     wall_s = time.perf_counter() - begin
     if as_json:
-        print(json.dumps(_metrics(plan) | {"unwanted": flows.unwanted, "wall_s": wall_s}))
+        print(json.dumps(_plan_metrics(plan) | {"unwanted": flows.unwanted, "wall_s": wall_s}))
     else:
         _print_plan(plan, wall_s, out)
 
@@ -185,7 +185,7 @@ def draw(
     from wend.planning.flow_workload import draw_workload, write_workload
 
     check_file(out)
-    overlay = overlay_of_flags(topology or "regular", peers, degree, seed)
+    overlay = make_overlay(topology or "regular", peers, degree, seed)
     flows = draw_workload(
         overlay.peers, messages, popularity=popularity, seed=1 if seed is None else seed, receivers=receivers,
         publishers=publishers, rate=rate, size_bytes=size_bytes,
@@ -220,7 +220,7 @@ def show(
     plan = read_plan(folder)
     write_text(path, picture(plan))
     if as_json:
-        print(json.dumps(_metrics(plan) | {"picture": str(path)}))
+        print(json.dumps(_plan_metrics(plan) | {"picture": str(path)}))
     else:
         _print_plan(plan, None, path)
 
@@ -243,8 +243,8 @@ def verify(
     plan = read_plan(folder)
     network = None
     if topology is not None:
-        network = _network(overlay_of_flags(topology, peers, degree, seed), link_capacity, peer_capacity)
-    with compiling():
+        network = _make_network(make_overlay(topology, peers, degree, seed), link_capacity, peer_capacity)
+    with announce_compilation():
         faults = check(plan, network)
     if as_json:
         print(json.dumps({"sound": not faults, "faults": faults}))
@@ -266,7 +266,7 @@ def _check_sources(topology: str | None, workload: Path | None, tables: str | No
         raise ConfigError("a plan needs --topology and --workload, or --from (wend plan --help)")
 
 
-def _search(
+def _open_search(
     master: str | None, flows: "FlowWorkload", ranking: str, out: Path | None
 ) -> "AbstractContextManager[PlanSearch]":
     """The search of a plan: in this process, or on Spark with its files beside the output."""
@@ -281,13 +281,13 @@ def _search(
     return plan_search(master, flows, ranking, Path() if out is None else out.absolute().parent)
 
 
-def _flows(workload: Path | None, tables: str | None, names: tuple[str, ...]) -> "FlowWorkload":
+def _read_flows(workload: Path | None, tables: str | None, names: tuple[str, ...]) -> "FlowWorkload":
     from wend.planning.flow_workload import read_workload
 
-    return measured_workload(str(tables), names) if workload is None else read_workload(workload, names)
+    return read_measured_workload(str(tables), names) if workload is None else read_workload(workload, names)
 
 
-def _network(overlay: "Overlay", link: str | None, peer: str | None) -> "FlowNetwork":
+def _make_network(overlay: "Overlay", link: str | None, peer: str | None) -> "FlowNetwork":
     from wend.planning.flow_network import AGGREGATE, FlowNetwork
 
     each = None if link is None else _parse_rate(link, "--link-capacity")
@@ -301,7 +301,7 @@ def _network(overlay: "Overlay", link: str | None, peer: str | None) -> "FlowNet
     return FlowNetwork(overlay, link=each, peer=_parse_rate(str(peer), "--peer-capacity"))
 
 
-def _unlimited_links(network: "FlowNetwork") -> Iterator[str]:
+def _remark_on_unlimited_links(network: "FlowNetwork") -> Iterator[str]:
     """A remark if some links have no capacity limit."""
     import numpy as np
 
@@ -335,7 +335,7 @@ def _failure_rows(plan: "Plan") -> list[tuple[str, str, str]]:
     rows = [
         (
             "after a failure",
-            percent(head.highest_load_failed),
+            percent_text(head.highest_load_failed),
             f"at most, of {where}; {price:.2f} x the load without one",
         ),
         ("", "", f"{failures['moved'].mean():.1f} of {count_text(head.flows, 'flow')} move, on average"),
@@ -345,7 +345,7 @@ def _failure_rows(plan: "Plan") -> list[tuple[str, str, str]]:
     return rows
 
 
-def _metrics(plan: "Plan") -> dict[str, Any]:
+def _plan_metrics(plan: "Plan") -> dict[str, Any]:
     import msgspec
 
     from wend.planning.plan_check import lost
@@ -375,9 +375,13 @@ def _print_plan(plan: "Plan", wall_s: float | None, where: Path | None) -> None:
     head = plan.head
     full = Utilisation(plan, "after").ranked
     rows = [
-        ("delivered", percent(head.delivered / head.wanted), f"{head.delivered:g} of {head.wanted:g} a second"),
-        ("fullest", percent(head.highest_load), f"{percent(head.highest_load_single)} with single shortest paths"),
-        ("", "", ", ".join(f"{name} {percent(share)}" for share, name, _ in full[:3])),
+        ("delivered", percent_text(head.delivered / head.wanted), f"{head.delivered:g} of {head.wanted:g} a second"),
+        (
+            "fullest",
+            percent_text(head.highest_load),
+            f"{percent_text(head.highest_load_single)} with single shortest paths",
+        ),
+        ("", "", ", ".join(f"{name} {percent_text(share)}" for share, name, _ in full[:3])),
         *_failure_rows(plan),
         ("usage", f"{head.usage:g}", f"{head.usage_unit} on links; {head.usage_single:g} with single shortest paths"),
         (
@@ -391,10 +395,10 @@ def _print_plan(plan: "Plan", wall_s: float | None, where: Path | None) -> None:
     if head.partial:
         missing = lost(plan)
         rows.append(
-            ("value", percent(head.value / head.whole_value), f"{len(missing)} receivers of a flow lose messages")
+            ("value", percent_text(head.value / head.whole_value), f"{len(missing)} receivers of a flow lose messages")
         )
         for flow, receiver, share in missing[:SHOWN]:
-            rows.append(("loses", percent(share), f"of flow {flow}: {plan.peers['name'][receiver]}"))
+            rows.append(("loses", percent_text(share), f"of flow {flow}: {plan.peers['name'][receiver]}"))
     if where is not None:
         rows.append(("written", "", str(where)))
     if wall_s is not None:

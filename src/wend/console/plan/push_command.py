@@ -9,7 +9,7 @@ import typer
 
 from wend.console.options import Json
 from wend.console.peer_options import Keys, RootFile, TokenFile, key_options
-from wend.console.terminal import column_table, count_text, message_console, output_console, percent
+from wend.console.terminal import column_table, count_text, message_console, output_console, percent_text
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND, parse_duration
 
@@ -58,8 +58,8 @@ def push(
     """Push a plan to its running peers. All follow it, or none. Exits with code 1 if it was rolled back."""
     from wend.model.plan import read_plan
 
-    urls = peer_urls(peer, peers, secured=any((keys, root, token)))
-    settings = push_settings(watch, before, tolerance, version)
+    urls = read_peer_urls(peer, peers, secured=any((keys, root, token)))
+    settings = parse_push_settings(watch, before, tolerance, version)
     plan = read_plan(folder)
     check_sound(plan, folder)
     report = run_push(plan, urls, settings, key_options(keys, root, token), quiet=as_json)
@@ -71,7 +71,7 @@ def push(
         raise typer.Exit(ROLLED_BACK)
 
 
-def peer_urls(options: list[str] | None, file: Path | None, *, secured: bool) -> list[str]:
+def read_peer_urls(options: list[str] | None, file: Path | None, *, secured: bool) -> list[str]:
     """The URLs of the peers, from options and from a file."""
     from wend.drivers.live.addressing.addresses import SCHEME, TLS_SCHEME, parse_urls
 
@@ -93,7 +93,7 @@ def peer_urls(options: list[str] | None, file: Path | None, *, secured: bool) ->
     return urls
 
 
-def push_settings(watch: str, before: str, tolerance: float, version: int | None = None) -> "PushSettings":
+def parse_push_settings(watch: str, before: str, tolerance: float, version: int | None = None) -> "PushSettings":
     from wend.drivers.live.plans.push import PushSettings
 
     watch_ns, before_ns = parse_duration(watch), parse_duration(before)
@@ -159,8 +159,8 @@ def print_report(report: "PushReport") -> None:
     else:
         sentences.append(f"Rolled back: {report.why}. The peers follow the plans that they followed before.")
     if report.kept and not report.why and before is not None and after is not None:
-        shares = f"{percent(before.share)} of {before.judged_count} before, "
-        shares += f"{percent(after.share)} of {after.judged_count} since"
+        shares = f"{percent_text(before.share)} of {before.judged_count} before, "
+        shares += f"{percent_text(after.share)} of {after.judged_count} since"
         sentences.append(f"On time: {shares}.")
     if report.kept and report.why:
         sentences.append(f"There were {report.why}.")

@@ -9,7 +9,7 @@ import typer
 
 from wend.console.options import Json
 from wend.console.peer_options import Keys, RootFile, TokenFile, key_options
-from wend.console.plan.measured_input import measured_links, measured_workload, parse_k
+from wend.console.plan.measured_input import parse_k, read_measured_links, read_measured_workload
 from wend.console.plan.push_command import Addresses, AddressFile, Before, Tolerance
 from wend.model.errors import ConfigError, WendError
 from wend.model.units import SECOND, parse_duration
@@ -57,11 +57,11 @@ def watch(
     as_json: Json = False,
 ) -> None:
     """Plan again whenever the workload or the links have changed enough, and push the plan with --push."""
-    from wend.console.plan.push_command import peer_urls, push_settings
+    from wend.console.plan.push_command import parse_push_settings, read_peer_urls
     from wend.planning.models import parse_goal
 
-    urls = peer_urls(peer, peers, secured=any((keys, root, token))) if push else []
-    settings = push_settings(judge, before, tolerance)
+    urls = read_peer_urls(peer, peers, secured=any((keys, root, token))) if push else []
+    settings = parse_push_settings(judge, before, tolerance)
     period_s = parse_duration(every) / SECOND
     last_ns = None if last is None else parse_duration(last)
     if period_s <= 0 or (last_ns is not None and last_ns <= 0):
@@ -108,8 +108,8 @@ class PlanMonitor:
         from wend.planning.flow_network import FlowNetwork
         from wend.planning.plan_changes import changes_since
 
-        network = FlowNetwork(measured_links(measured, capacity, since_ns))
-        flows = measured_workload(measured, network.names)
+        network = FlowNetwork(read_measured_links(measured, capacity, since_ns))
+        flows = read_measured_workload(measured, network.names)
         plan = self._plan()
         if plan is None:
             return self._plan_again(network, flows, ["there is no plan yet"], {}, None)

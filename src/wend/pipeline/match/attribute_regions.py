@@ -62,40 +62,40 @@ class AttributeAxis(msgspec.Struct, frozen=True):
     texts: tuple[str, ...]
 
     @property
-    def first_text(self) -> int:
+    def first_text_cell(self) -> int:
         return FIRST_NUMBER + len(self.numbers) + 1
 
     @property
     def cells(self) -> int:
-        return self.first_text + len(self.texts) + 1
+        return self.first_text_cell + len(self.texts) + 1
 
-    def hull(self, values: Values) -> Cells:
+    def cell_range(self, values: Values) -> Cells:
         """The first and the last cell that hold any of these values."""
         cells = [MISSING] if values.absent else []
         cells += [FALSE + one for one in values.booleans]
         if values.numbers:
-            cells += [self._number(values.numbers[0]), self._last_number(values.numbers)]
+            cells += [self._number_cell(values.numbers[0]), self._last_number_cell(values.numbers)]
         if values.strings:
-            cells += [self._text(values.strings[0]), self._last_text(values.strings)]
+            cells += [self._text_cell(values.strings[0]), self._last_text_cell(values.strings)]
         return min(cells), max(cells)
 
-    def _number(self, value: Any) -> int:
+    def _number_cell(self, value: Any) -> int:
         return FIRST_NUMBER + bisect_right(self.numbers, as_double(value))
 
-    def _last_number(self, cuts: Cuts) -> int:
+    def _last_number_cell(self, cuts: Cuts) -> int:
         if len(cuts) % 2:
-            return self.first_text - 1
+            return self.first_text_cell - 1
         # Values below an end may round up to it if doubles are sparse.
         exact = -WHOLE < cuts[-1] < WHOLE
         return FIRST_NUMBER + (bisect_left if exact else bisect_right)(self.numbers, as_double(cuts[-1]))
 
-    def _text(self, value: str) -> int:
-        return self.first_text + bisect_right(self.texts, value)
+    def _text_cell(self, value: str) -> int:
+        return self.first_text_cell + bisect_right(self.texts, value)
 
-    def _last_text(self, cuts: Cuts) -> int:
-        return self.cells - 1 if len(cuts) % 2 else self.first_text + bisect_left(self.texts, cuts[-1])
+    def _last_text_cell(self, cuts: Cuts) -> int:
+        return self.cells - 1 if len(cuts) % 2 else self.first_text_cell + bisect_left(self.texts, cuts[-1])
 
-    def sides(self, column: Column | None, length: int) -> tuple[Ints, Ints]:
+    def event_cells(self, column: Column | None, length: int) -> tuple[Ints, Ints]:
         """The first and the last cell of each event of a batch."""
         if column is None:
             nothing = np.full(length, MISSING)
@@ -107,20 +107,20 @@ class AttributeAxis(msgspec.Struct, frozen=True):
                 cuts = np.array(self.numbers, np.float64)
                 cells = FIRST_NUMBER + np.searchsorted(cuts, column.astype(np.float64), side="right")
             return cells, cells
-        both = np.array([self._side(value) for value in column], np.int64).reshape(length, 2)
+        both = np.array([self._value_cells(value) for value in column], np.int64).reshape(length, 2)
         return both[:, 0], both[:, 1]
 
-    def _side(self, value: Any) -> Cells:
+    def _value_cells(self, value: Any) -> Cells:
         if isinstance(value, Range):
             text = isinstance(value.low, str) or isinstance(value.high, str)
-            first, last = (self.first_text, self.cells - 1) if text else (FIRST_NUMBER, self.first_text - 1)
-            cell: Callable[[Any], int] = self._text if text else self._number
+            first, last = (self.first_text_cell, self.cells - 1) if text else (FIRST_NUMBER, self.first_text_cell - 1)
+            cell: Callable[[Any], int] = self._text_cell if text else self._number_cell
             return first if value.low is None else cell(value.low), last if value.high is None else cell(value.high)
         if value is None:
             return MISSING, MISSING
         if isinstance(value, bool):
             return FALSE + value, FALSE + value
-        at = self._text(value) if isinstance(value, str) else self._number(value)
+        at = self._text_cell(value) if isinstance(value, str) else self._number_cell(value)
         return at, at
 
 
@@ -146,7 +146,7 @@ class Plane:
     def box(self, wanted: dict[str, Values]) -> Box:
         whole = self.space.whole.sides
         pairs = zip(self.axes, whole, strict=True)
-        return Box(tuple(axis.hull(wanted[axis.name]) if axis.name in wanted else side for axis, side in pairs))
+        return Box(tuple(axis.cell_range(wanted[axis.name]) if axis.name in wanted else side for axis, side in pairs))
 
     def cover(self, box: Box) -> tuple[list[str], float]:
         """Cover a box by a few regions; also return their share of the plane. Filters share boxes, so this caches."""
@@ -159,7 +159,7 @@ class Plane:
 
     def corners(self, batch: Batch) -> tuple[Ints, Ints]:
         """The lowest and the highest cell of each event, a column for each axis."""
-        sides = [axis.sides(batch.columns.get(axis.name), len(batch)) for axis in self.axes]
+        sides = [axis.event_cells(batch.columns.get(axis.name), len(batch)) for axis in self.axes]
         return np.stack([low for low, _ in sides], axis=1), np.stack([high for _, high in sides], axis=1)
 
 
@@ -182,13 +182,13 @@ def choose_planes(sample: Sequence[Filter], count: int) -> list[Plane]:
     singles = [Plane([axis]) for axis in _make_axes(filters, cuts[1])]
     if not singles:
         return []
-    gains = {plane.names[0]: float(np.sum(1 - _shares(plane, weighed))) for plane in singles}
+    gains = {plane.names[0]: float(np.sum(1 - _plane_shares(plane, weighed))) for plane in singles}
     best = sorted(gains, key=lambda name: (-gains[name], name))[:MAX_COMBINED]
     candidates = list(singles)
     for size in (2, 3):
         coarser = {axis.name: axis for axis in _make_axes(filters, cuts[size])}
         candidates += [Plane(coarser[name] for name in names) for names in itertools.combinations(sorted(best), size)]
-    table = np.array([_shares(plane, weighed) for plane in candidates])
+    table = np.array([_plane_shares(plane, weighed) for plane in candidates])
     chosen: list[int] = []
     shares = np.ones(len(weighed))
     while len(chosen) < MAX_PLANES:
@@ -201,7 +201,7 @@ def choose_planes(sample: Sequence[Filter], count: int) -> list[Plane]:
     return [candidates[at] for at in chosen]
 
 
-def _shares(plane: Plane, asked: list[dict[str, Values]]) -> NDArray[np.float64]:
+def _plane_shares(plane: Plane, asked: list[dict[str, Values]]) -> NDArray[np.float64]:
     """The share of the plane that the regions of each filter cover, which is at least the share of its box."""
     return np.array([plane.cover(plane.box(wanted))[1] for wanted in asked])
 

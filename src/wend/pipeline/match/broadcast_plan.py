@@ -131,7 +131,7 @@ def pair_batches(
                 rows = np.repeat(np.arange(part.num_rows), np.diff(offsets))
                 yield from id_pair_batches(schema, part.column("id"), ids, rows, matches)
                 most = max(most, len(matches))
-            size.learn(part.num_rows, most)
+            size.adapt(part.num_rows, most)
         done += batch.num_rows
         report_rows(folder, done)
 

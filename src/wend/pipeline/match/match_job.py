@@ -25,8 +25,8 @@ from wend.pipeline.match import broadcast_plan, partitioned_plan
 from wend.pipeline.match.attribute_regions import Plane, choose_planes
 from wend.pipeline.match.match_input import parse_filters, read_events, read_subscriptions
 from wend.pipeline.match.match_output import side_counts, sum_counts
-from wend.pipeline.spark.partitions import MAX_ROWS, cores, spread_rows
-from wend.pipeline.spark.task_errors import translated_errors
+from wend.pipeline.spark.partitions import MAX_ROWS, count_cores, spread_rows
+from wend.pipeline.spark.task_errors import translate_errors
 from wend.pipeline.spark.task_progress import READ, row_progress, sum_reported_rows
 from wend.pipeline.storage.input_tables import (
     MAX_BAD,
@@ -83,14 +83,14 @@ class MatchJob:
             self.subscriptions, self.events = self.sifted.rows, self.sifted_events.rows
             self.subscription_count = int(self.sifted.seen["rows"])
             self.event_count = int(self.sifted_events.seen["rows"])
-            self.cores = cores(spark)
+            self.cores = count_cores(spark)
             self.events = spread_rows(self.events, self.event_count, int(self.sifted_events.seen["tasks"]), self.cores)
             self.sample = _sample_filters(self.subscriptions)
 
     @contextmanager
     def timed(self, what: str) -> Iterator[None]:
         start = time.perf_counter()
-        with translated_errors():
+        with translate_errors():
             yield
         self.seconds[what] = round(time.perf_counter() - start, 3)
 
@@ -130,7 +130,7 @@ class MatchJob:
         with new_output(self.spark, out, overwrite=overwrite, scratch=scratch) as draft:
             answer = self._run_broadcast if plan.name == "broadcast" else self._run_partitioned
             matches, regions, sifted = answer(draft, count, quiet)
-            with translated_errors():
+            with translate_errors():
                 quarantined = write_quarantine(draft.result, sifted, self.sifted_events)
         return MatchSummary(plan, matches, str(out), self.seconds, regions, quarantined)
 

@@ -59,7 +59,7 @@ class BatchSize:
         # Nothing is known yet, so each event may match every filter.
         self.events = max(1, min(MAX_BATCH_EVENTS, MAX_BATCH_PAIRS // max(1, filters)))
 
-    def learn(self, events: int, pairs: int) -> None:
+    def adapt(self, events: int, pairs: int) -> None:
         fitting = events * MAX_BATCH_PAIRS // max(1, pairs)
         self.events = max(1, min(MAX_BATCH_EVENTS, 4 * events, fitting))
 

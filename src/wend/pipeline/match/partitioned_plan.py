@@ -56,7 +56,7 @@ class Layout(msgspec.Struct, frozen=True):
     planes: tuple[Plane, ...]
     regions: tuple[Region, ...]
 
-    def region_of_group(self, group: int) -> Region:
+    def find_region(self, group: int) -> Region:
         at = np.searchsorted([region.first for region in self.regions], group, side="right") - 1
         return self.regions[int(at)]
 
@@ -228,16 +228,16 @@ def match_group_batches(
         for number, is_event, run in _split_runs(batch):
             if group is None or group.number != number:
                 if group is not None and count:
-                    yield group.totals(schema)
+                    yield group.subscription_totals(schema)
                 group = Group(number, layout)
             if not is_event:
                 group.add(run.column("subscription"), run.column("filter"))
                 continue
             done += run.num_rows
-            yield from group.counts(schema, run) if count else group.pairs(schema, run)
+            yield from group.count_matches(schema, run) if count else group.match_pairs(schema, run)
         report_rows(folder, done)
     if group is not None and count:
-        yield group.totals(schema)
+        yield group.subscription_totals(schema)
 
 
 def _split_runs(batch: pa.RecordBatch) -> Iterator[tuple[int, bool, pa.RecordBatch]]:
@@ -256,7 +256,7 @@ class Group:
 
     def __init__(self, number: int, layout: Layout) -> None:
         self.number = number
-        self._region = layout.region_of_group(number)
+        self._region = layout.find_region(number)
         self._plane = None if self._region.plane == EVERYWHERE else layout.planes[self._region.plane]
         self._ids: list[pa.Array] = []
         self._filters: list[Filter] = []
@@ -276,22 +276,22 @@ class Group:
             self._matches = np.zeros(len(self._filters), np.int64)
         return self._ids[0], self._index
 
-    def pairs(self, schema: pa.Schema, run: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        for part, rows, matches in self._parts(run) if self._filters else ():
+    def match_pairs(self, schema: pa.Schema, run: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        for part, rows, matches in self._cut_events(run) if self._filters else ():
             yield from id_pair_batches(schema, part.column("event"), self._compile()[0], rows, matches)
 
-    def _parts(self, run: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, Ints, Ints]]:
+    def _cut_events(self, run: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, Ints, Ints]]:
         """Cut events into parts whose pairs fit into memory."""
         self._size = self._size or BatchSize(len(self._filters))
         start = 0
         while start < run.num_rows:
             part = run.slice(start, self._size.events)
             start += part.num_rows
-            rows, matches = self._pairs(part)
-            self._size.learn(part.num_rows, len(matches))
+            rows, matches = self._find_pairs(part)
+            self._size.adapt(part.num_rows, len(matches))
             yield part, rows, matches
 
-    def _pairs(self, part: pa.RecordBatch) -> tuple[Ints, Ints]:
+    def _find_pairs(self, part: pa.RecordBatch) -> tuple[Ints, Ints]:
         """Positions of the events and subscriptions whose match this group reports."""
         _, index = self._compile()
         batch = attribute_batch(part.column("attributes"))
@@ -312,14 +312,14 @@ class Group:
             self._corners = np.array([[low for low, _ in box.sides] for box in boxes])
         return self._corners
 
-    def counts(self, schema: pa.Schema, run: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def count_matches(self, schema: pa.Schema, run: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         if not self._filters:
             return
         _, index = self._compile()
         if run.column("wide").to_numpy(zero_copy_only=False).any():
             matches = np.zeros(run.num_rows, np.int64)
             start = 0
-            for part, rows, found in self._parts(run):
+            for part, rows, found in self._cut_events(run):
                 matches += np.bincount(start + rows, minlength=run.num_rows)
                 self._matches += np.bincount(found, minlength=len(self._filters))
                 start += part.num_rows
@@ -329,7 +329,7 @@ class Group:
         some = np.flatnonzero(matches)
         yield count_rows(schema, "event", run.column("event").take(pa.array(some)), matches[some])
 
-    def totals(self, schema: pa.Schema) -> pa.RecordBatch:
+    def subscription_totals(self, schema: pa.Schema) -> pa.RecordBatch:
         some = np.flatnonzero(self._matches)
         ids = self._ids[0].take(pa.array(some)) if len(some) else pa.nulls(0, schema.field(1).type)
         return count_rows(schema, "subscription", ids, self._matches[some])

@@ -11,6 +11,6 @@ def spark_schema(schema: pa.Schema) -> Any:
     return from_arrow_schema(schema)
 
 
-def ints(*names: str) -> list[pa.Field]:
+def int_fields(*names: str) -> list[pa.Field]:
     """Columns of whole numbers."""
     return [pa.field(name, pa.int64()) for name in names]

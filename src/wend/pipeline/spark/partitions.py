@@ -13,7 +13,7 @@ MAX_ROWS = 250_000
 """With more rows, a task that fails or is late costs much."""
 
 
-def cores(spark: SparkSession) -> int:
+def count_cores(spark: SparkSession) -> int:
     """The number of tasks that the cluster executes at once, as far as Spark knows."""
     if hasattr(spark, "_jsc"):
         return int(spark.sparkContext.defaultParallelism)

@@ -58,19 +58,19 @@ def spark_session(
     if master is None and os.environ.get("SPARK_REMOTE", "").startswith("sc://"):
         master = os.environ["SPARK_REMOTE"]
     remote = master is not None and master.startswith("sc://")
-    spark = _connect(master, settings) if remote and master else _start(master, settings)
+    spark = _connect_session(master, settings) if remote and master else _start_session(master, settings)
     try:
         if ship:
             ship_code(spark, beside)
         yield spark
     finally:
         if remote:
-            _close(spark)
+            _close_session(spark)
         else:
             spark.stop()
 
 
-def _close(spark: SparkSession) -> None:
+def _close_session(spark: SparkSession) -> None:
     """Close a Connect session. A busy or stuck server may never answer, so close the channel after a timeout; the
     results have already arrived."""
     stopping = threading.Thread(target=_call_quietly, args=(spark.stop,), daemon=True)
@@ -95,7 +95,7 @@ def check_master(master: str) -> None:
 
 def ship_code(spark: SparkSession, beside: Iterable[tuple[str, bytes]] = ()) -> None:
     """Send Wend as a zip file to workers that have its dependencies, but not this version of Wend."""
-    archive = _scratch() / "wend-code.zip"
+    archive = _scratch_folder() / "wend-code.zip"
     with zipfile.ZipFile(archive, "w") as out:
         zip_into(out, files("wend"), "wend")
         for name, content in dict(beside).items():
@@ -103,13 +103,13 @@ def ship_code(spark: SparkSession, beside: Iterable[tuple[str, bytes]] = ()) -> 
     spark.addArtifacts(str(archive), pyfile=True)
 
 
-def _start(master: str | None, conf: dict[str, str]) -> SparkSession:
+def _start_session(master: str | None, conf: dict[str, str]) -> SparkSession:
     if master is not None:
         check_master(master)
         conf = {**conf, "spark.master": master}
     if not is_submitted():
         _check_java()
-    scratch = _scratch()
+    scratch = _scratch_folder()
     user_conf = user_settings(conf)
     # If Ctrl-C interrupts a call to Java, py4j logs a stack trace to the root logger. Drop it.
     logging.getLogger().addFilter(_is_not_py4j)
@@ -123,7 +123,7 @@ def _start(master: str | None, conf: dict[str, str]) -> SparkSession:
         builder = builder.config(name, value)
     log = scratch / "spark.log"
     try:
-        with _stderr_to(log), _kill_java_on_failure():
+        with _redirect_stderr(log), _kill_java_on_failure():
             spark = builder.getOrCreate()
     except Exception as error:
         where = user_conf.get("spark.master", LOCAL)
@@ -163,7 +163,7 @@ def _is_not_py4j(record: logging.LogRecord) -> bool:
     return "py4j" not in Path(record.pathname).parts
 
 
-def _connect(address: str, conf: dict[str, str]) -> SparkSession:
+def _connect_session(address: str, conf: dict[str, str]) -> SparkSession:
     check_master(address)
     try:
         builder = SparkSession.builder.remote(address).appName("wend")
@@ -197,7 +197,7 @@ def spark_log() -> Path | None:
     return None if folder is None else folder / "spark.log"
 
 
-def _scratch() -> Path:
+def _scratch_folder() -> Path:
     """The temporary folder of this process. The JVM outlives its session, so the folder goes when the process ends."""
     pid = os.getpid()
     if pid not in _scratch_folders:
@@ -228,7 +228,7 @@ def _is_alive(pid: int) -> bool:
 
 
 @contextmanager
-def _stderr_to(log: Path) -> Iterator[None]:
+def _redirect_stderr(log: Path) -> Iterator[None]:
     """Redirect standard error to the log while the JVM starts, which inherits it."""
     sys.stderr.flush()
     saved = os.dup(2)

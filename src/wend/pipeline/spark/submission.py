@@ -85,7 +85,7 @@ def write_archive(path: Path, dependencies: JobDependencies) -> int:
                     continue
                 source = Path(str(file.locate()))
                 if source.is_file():
-                    out.writestr(_entry(file.as_posix()), source.read_bytes())
+                    out.writestr(_make_entry(file.as_posix()), source.read_bytes())
     return path.stat().st_size
 
 
@@ -95,10 +95,10 @@ def zip_into(out: zipfile.ZipFile, folder: Traversable, name: str) -> None:
         if entry.is_dir() and entry.name != "__pycache__":
             zip_into(out, entry, f"{name}/{entry.name}")
         elif entry.is_file() and not entry.name.endswith(_COMPILED):
-            out.writestr(_entry(f"{name}/{entry.name}"), entry.read_bytes())
+            out.writestr(_make_entry(f"{name}/{entry.name}"), entry.read_bytes())
 
 
-def _entry(name: str) -> zipfile.ZipInfo:
+def _make_entry(name: str) -> zipfile.ZipInfo:
     """With a fixed date, the same code gives the same bytes, which Spark ships once."""
     entry = zipfile.ZipInfo(name)
     entry.compress_type = zipfile.ZIP_DEFLATED
@@ -115,14 +115,14 @@ def submit_command(
     archive: Path, script: Path, job: Iterable[str], master: str | None, conf: Iterable[str], more: Iterable[str]
 ) -> list[str]:
     """The words of the command. It passes the options of the user on, and sets nothing else."""
-    words = [_spark_submit()]
+    words = [_find_spark_submit()]
     words += [] if master is None else ["--master", master]
     for setting in conf:
         words += ["--conf", setting]
     return [*words, *more, "--py-files", str(archive), str(script), "data", *job]
 
 
-def _spark_submit() -> str:
+def _find_spark_submit() -> str:
     """The program of `SPARK_HOME`, else the one in the path, else that of the pip package."""
     home = os.environ.get("SPARK_HOME")
     if home:

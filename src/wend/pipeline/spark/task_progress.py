@@ -25,7 +25,7 @@ def run_progress(
 ) -> Iterator[None]:
     """Show a bar of runs while the body runs. `weights` has the estimated work of each run that is not finished."""
     before = total - len(weights)
-    with _bar("{task.fields[done]} of {task.fields[runs]} runs", quiet) as bar:
+    with _make_bar("{task.fields[done]} of {task.fields[runs]} runs", quiet) as bar:
         task = bar.add_task("", total=sum(weights.values()), done=before, runs=total)
 
         def look() -> None:
@@ -56,13 +56,13 @@ def sum_reported_rows(folder: Path | None, what: str = DONE) -> int:
 @contextmanager
 def row_progress(done: Callable[[], int], what: str, *, total: int, quiet: bool = False) -> Iterator[None]:
     """Show a bar of rows while the body runs."""
-    with _bar("{task.completed:,.0f} of {task.total:,.0f} {task.description}", quiet) as bar:
+    with _make_bar("{task.completed:,.0f} of {task.total:,.0f} {task.description}", quiet) as bar:
         task = bar.add_task(what, total=total)
         with _polling(lambda: bar.update(task, completed=done())):
             yield
 
 
-def _bar(text: str, quiet: bool) -> Progress:
+def _make_bar(text: str, quiet: bool) -> Progress:
     columns = (TextColumn(text), BarColumn(), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
     return Progress(*columns, console=Console(stderr=True), disable=quiet)
 

@@ -9,7 +9,7 @@ from collections import defaultdict
 import msgspec
 from pyspark.sql import SparkSession
 
-from wend.pipeline.spark.task_errors import translated_errors
+from wend.pipeline.spark.task_errors import translate_errors
 from wend.pipeline.storage.job_folders import Target
 from wend.pipeline.storage.versioned_tables import DataFile, FolderVersion, TableChange, TableFolder
 
@@ -33,7 +33,7 @@ class CompactionSummary(msgspec.Struct, frozen=True):
 def compact(spark: SparkSession, folder: Target, *, retain_ns: int) -> CompactionSummary:
     """Merge the small files of all tables, and remove old versions."""
     tables = TableFolder(spark, folder)
-    with translated_errors():
+    with translate_errors():
         base = version = tables.require_newest()
         changes = {name: _merge_small_files(tables, base, name) for name in sorted(base.tables)}
         changes = {name: change for name, change in changes.items() if change.removed}
@@ -56,7 +56,7 @@ def _merge_small_files(tables: TableFolder, base: FolderVersion, name: str) -> T
         if len(files) < 2:
             continue
         size = sum(file.bytes for file in files)
-        merged = tables.frame_of_files(table.columns, files).coalesce(max(1, round(size / MERGED_BYTES)))
+        merged = tables.read_files(table.columns, files).coalesce(max(1, round(size / MERGED_BYTES)))
         added += [msgspec.structs.replace(file, bucket=bucket) for file in tables.write(merged, name)]
         removed |= {file.path for file in files}
     return TableChange(table.columns, tuple(added), frozenset(removed))

@@ -25,12 +25,12 @@ class HadoopFolder:
         session: Any = spark
         # The JVM has no public name in Spark's Python API.
         self._path = session._jvm.org.apache.hadoop.fs.Path  # noqa: SLF001
-        with self._plain_errors("reach"):
+        with self._translate_errors("reach"):
             settings = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
             self._fs = self._path(self.address).getFileSystem(settings)
 
     def check(self, overwrite: bool) -> None:
-        with self._plain_errors("read"):
+        with self._translate_errors("read"):
             there = self._path(self.address)
             if not self._fs.exists(there):
                 return
@@ -44,11 +44,11 @@ class HadoopFolder:
         """The address of a hidden folder; its `draft` becomes this folder on success."""
         above, _, name = self.address.rpartition("/")
         work = f"{above}/.{name}.{os.urandom(8).hex()}"
-        with self._plain_errors("write"):
+        with self._translate_errors("write"):
             self._fs.mkdirs(self._path(work))
         try:
             yield work
-            with self._plain_errors("write"):
+            with self._translate_errors("write"):
                 self._move_in_place(work)
         finally:
             with suppress(Exception):  # the error of the job is the one to report
@@ -81,7 +81,7 @@ class HadoopFolder:
 
     def _walk(self, inside: str) -> list[tuple[str, int, int]]:
         """All files below a folder: path, bytes, and when it was changed, in nanoseconds."""
-        with self._plain_errors("read"):
+        with self._translate_errors("read"):
             above = self._path(self.path(inside))
             if not self._fs.exists(above):
                 return []
@@ -95,7 +95,7 @@ class HadoopFolder:
 
     def read(self, inside: str) -> bytes | None:
         """A small file; None if there is none."""
-        with self._plain_errors("read"):
+        with self._translate_errors("read"):
             path = self._path(self.path(inside))
             if not self._fs.exists(path):
                 return None
@@ -108,7 +108,7 @@ class HadoopFolder:
     def create(self, inside: str, content: bytes) -> bool:
         """Create a small file completely; False if it exists."""
         path = self._path(self.path(inside))
-        with self._plain_errors("write"):
+        with self._translate_errors("write"):
             if self._fs.exists(path):
                 return False
             if self._fs.getScheme() not in ("hdfs", "file", "viewfs"):
@@ -133,14 +133,14 @@ class HadoopFolder:
         return True
 
     def remove(self, inside: str) -> None:
-        with self._plain_errors("write"):
+        with self._translate_errors("write"):
             self._fs.delete(self._path(self.path(inside)), True)
 
     def prune(self, inside: str) -> None:
         """Do nothing: object stores have no folders, and empty ones in HDFS cost nothing."""
 
     @contextmanager
-    def _plain_errors(self, what: str) -> Iterator[None]:
+    def _translate_errors(self, what: str) -> Iterator[None]:
         """Turn Java's errors into one of ours. `what` says what failed: `reach`, `read` or `write`."""
         try:
             yield

@@ -70,7 +70,7 @@ def json_table(path: str, lines: DataFrame, read: LineReader, columns: list[pa.F
 def _parse_lines(batches: Iterator[pa.RecordBatch], read: LineReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         rows = [read(line) for line in batch.column("value").to_pylist()]
-        yield pa.RecordBatch.from_arrays(_columns(rows, schema), schema=schema)
+        yield pa.RecordBatch.from_arrays(_make_columns(rows, schema), schema=schema)
 
 
 def _judge_lines(batches: Iterator[pa.RecordBatch], read: LineReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -90,12 +90,12 @@ def _judge_lines(batches: Iterator[pa.RecordBatch], read: LineReader, schema: pa
             else:
                 reasons.append(None)
                 texts.append(None)
-        columns = [*_columns(rows, own), *(batch.column(name) for name in PLACE_COLUMNS)]
+        columns = [*_make_columns(rows, own), *(batch.column(name) for name in PLACE_COLUMNS)]
         columns += [pa.array(reasons, pa.string()), pa.array(texts, pa.string())]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _columns(rows: list[tuple[Any, ...]], schema: pa.Schema) -> list[pa.Array]:
+def _make_columns(rows: list[tuple[Any, ...]], schema: pa.Schema) -> list[pa.Array]:
     return [pa.array([row[at] for row in rows], field.type) for at, field in enumerate(schema)]
 
 

@@ -72,7 +72,7 @@ class FolderVersion(msgspec.Struct, frozen=True, omit_defaults=True):
     facts: dict[str, Any] = {}
     """Facts for the next writer."""
 
-    def files_of(self, table: str) -> tuple[DataFile, ...]:
+    def table_files(self, table: str) -> tuple[DataFile, ...]:
         """The files of a table; none if there is no such table."""
         return self.tables[table].files if table in self.tables else ()
 
@@ -145,9 +145,9 @@ class TableFolder:
     def frame(self, version: FolderVersion, name: str, buckets: Collection[int | None] | None = None) -> "DataFrame":
         """A table of a version, or the rows of some of its buckets."""
         table = self.table(version, name)
-        return self.frame_of_files(table.columns, _files_in_buckets(table, buckets))
+        return self.read_files(table.columns, _files_in_buckets(table, buckets))
 
-    def frame_of_files(self, columns: Columns, files: Iterable[DataFile]) -> "DataFrame":
+    def read_files(self, columns: Columns, files: Iterable[DataFile]) -> "DataFrame":
         """Files as a table with these columns."""
         paths = [literal_path(self._files.path(file.path)) for file in files]
         schema = ", ".join(f"`{name}` {kind}" for name, kind in columns)
@@ -187,7 +187,7 @@ class TableFolder:
         )
         writer.parquet(spark_path(self._files.path(inside)))
         sizes = sorted((path, size) for path, size in self._files.sizes(inside) if _is_data_file(path))
-        return tuple(DataFile(path, size, _bucket_of_path(path)) for path, size in sizes)
+        return tuple(DataFile(path, size, _parse_bucket(path)) for path, size in sizes)
 
     def commit(
         self,
@@ -297,7 +297,7 @@ def _is_data_file(path: str) -> bool:
     return path.endswith(".parquet") and not path.rpartition("/")[2].startswith((".", "_"))
 
 
-def _bucket_of_path(path: str) -> int | None:
+def _parse_bucket(path: str) -> int | None:
     words = next(
         (one.partition("=")[2] for one in path.split("/") if one.startswith(f"{_BUCKET_COLUMN}=")), _NULL_FOLDER
     )

@@ -66,7 +66,7 @@ class RunStore:
     def folder(self) -> Path:
         return self.out / "runs" / f"study={self.study}" / f"code={self.code}"
 
-    def make(self) -> None:
+    def make_folder(self) -> None:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -144,7 +144,7 @@ def sweep(
     if not by_key:
         raise ConfigError("there is nothing to run: the sweep has no runs")
     store = RunStore(out.absolute(), study, code)
-    store.make()
+    store.make_folder()
     store.compact(kind.result_schema)
     finished = store.finished() | store.quarantined()
     weights = {key: (cost or kind.cost)(run) for key, run in by_key.items() if key not in finished}

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from wend.model.telemetry import Segment
-from wend.pipeline.spark.arrow_schema import ints
+from wend.pipeline.spark.arrow_schema import int_fields
 from wend.pipeline.telemetry.outage_clocks import Outages, group_outages, join_by_outages
 from wend.pipeline.telemetry.segment_rows import Ints, int_column, node_columns
 
@@ -31,7 +31,7 @@ _SIGHTINGS_PER_SEGMENT = 64
 _HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _HASH_FACTOR_2 = np.uint64(0xBF58476D1CE4E5B9)
 SIGHTINGS = pa.schema(
-    ints("publisher", "publisher_incarnation", "sequence", "peer", "incarnation", "published_ns", "own")
+    int_fields("publisher", "publisher_incarnation", "sequence", "peer", "incarnation", "published_ns", "own")
 )
 """An event that a peer saw: its publication by that peer's clock. `own` is 1 at its publisher. If `own` is 2, the row
 is an outage of the link to the neighbour `publisher`, from `sequence` to `published_ns` by that peer's clock."""
@@ -106,13 +106,13 @@ def solve_clocks(seen: pa.Table, nodes: set[Node]) -> Clocks:
             component.setdefault(node, node)
     near: dict[Node, list[tuple[Node, int]]] = defaultdict(list)
     for (a, b), (_, ahead) in sorted(edges.items(), key=lambda item: (-item[1][0], item[0])):
-        if _root_of(component, a) != _root_of(component, b):
-            component[_root_of(component, b)] = _root_of(component, a)
+        if _find_root(component, a) != _find_root(component, b):
+            component[_find_root(component, b)] = _find_root(component, a)
             near[a].append((b, ahead))
             near[b].append((a, -ahead))
     members: dict[Node, list[Node]] = defaultdict(list)
     for node in sorted(component):
-        members[_root_of(component, node)].append(node)
+        members[_find_root(component, node)].append(node)
     down = seen.filter(pa.array(is_outage))
     ends = [int_column(down, name) for name in ("peer", "incarnation", "publisher", "sequence", "published_ns")]
     outages: Outages = group_outages(ends) if len(members) > 1 else {}
@@ -169,7 +169,7 @@ def _median_differences(nodes: Ints, a: Ints, b: Ints, ahead: Ints) -> dict[tupl
     return medians
 
 
-def _root_of(component: dict[Node, Node], node: Node) -> Node:
+def _find_root(component: dict[Node, Node], node: Node) -> Node:
     while component[node] != node:
         component[node] = component[component[node]]
         node = component[node]

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from wend.model.telemetry import Segment
 from wend.model.units import SECOND
-from wend.pipeline.spark.arrow_schema import ints
+from wend.pipeline.spark.arrow_schema import int_fields
 from wend.pipeline.telemetry.clocks import Node
 from wend.pipeline.telemetry.segment_rows import int_column, node_columns
 
@@ -23,12 +23,12 @@ ROW_KINDS = {"publications": PUBLICATION, "hops": HOP, "deliveries": DELIVERY}
 EVENT_ID = ("publisher", "publisher_incarnation", "sequence")
 EVENT_SCHEMA = pa.schema(
     [
-        *ints("bucket"), ("what", pa.int32()),
-        *ints(*EVENT_ID, "peer", "incarnation", "sender", "age_ns", "link_ns", "waited_ns", "deadline_ns"),
-        *ints("size_bytes"),
+        *int_fields("bucket"), ("what", pa.int32()),
+        *int_fields(*EVENT_ID, "peer", "incarnation", "sender", "age_ns", "link_ns", "waited_ns", "deadline_ns"),
+        *int_fields("size_bytes"),
     ]
 )  # fmt: skip
-PUBLICATION_SCHEMA = pa.schema([*EVENT_SCHEMA, *ints("time_ns", "expected")])
+PUBLICATION_SCHEMA = pa.schema([*EVENT_SCHEMA, *int_fields("time_ns", "expected")])
 """The same, with the time of the row by the clock of its peer, and the number of peers that an event was for."""
 
 
@@ -54,6 +54,6 @@ def event_rows(
     return pa.table(columns, schema=schema)
 
 
-def with_adjacent(buckets: Iterable[int]) -> set[int]:
+def add_adjacent_buckets(buckets: Iterable[int]) -> set[int]:
     """These buckets, and the ones before and after each."""
     return {bucket + step for bucket in buckets for step in (-1, 0, 1)}

@@ -17,7 +17,7 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from wend.model.errors import ConfigError, TryAgain, WendError
-from wend.pipeline.spark.task_errors import translate_error, translated_errors
+from wend.pipeline.spark.task_errors import translate_error, translate_errors
 from wend.pipeline.storage.hadoop_folder import HadoopFolder
 from wend.pipeline.storage.job_folders import literal_path, local_path, spark_path
 from wend.pipeline.storage.local_folder import LocalFolder
@@ -88,7 +88,7 @@ def follow(
                 return attempt()
         return attempt()
 
-    with translated_errors():
+    with translate_errors():
         reader = spark.readStream.format("binaryFile").option("recursiveFileLookup", "true")
         files = (
             reader.schema(_FILE_COLUMNS)

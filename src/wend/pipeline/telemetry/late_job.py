@@ -9,13 +9,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from wend.pipeline.spark.arrow_schema import spark_schema
-from wend.pipeline.spark.partitions import cores
+from wend.pipeline.spark.partitions import count_cores
 from wend.pipeline.storage.versioned_tables import TableFolder
 from wend.pipeline.telemetry.clocks import Node
-from wend.pipeline.telemetry.event_rows import DELIVERY, EVENT_ID, EVENT_SCHEMA, event_rows, with_adjacent
+from wend.pipeline.telemetry.event_rows import DELIVERY, EVENT_ID, EVENT_SCHEMA, add_adjacent_buckets, event_rows
 from wend.pipeline.telemetry.late_paths import CAUSES, find_lost_time
 from wend.pipeline.telemetry.table_update import PartialTable, TableUpdate
-from wend.pipeline.telemetry.telemetry_pictures import lost_time_bars
+from wend.pipeline.telemetry.telemetry_pictures import draw_lost_time_bars
 from wend.pipeline.telemetry.updates import CLOCK_UNIT_NS
 
 _TASK_BYTES = 8 * 2**20
@@ -46,8 +46,8 @@ class LateJob:
 
     def merge(self, update: TableUpdate) -> None:
         there = update.buckets("_events")
-        update.touched = with_adjacent(update.touched) & there
-        near = update.partial_rows("_events", with_adjacent(update.touched))
+        update.touched = add_adjacent_buckets(update.touched) & there
+        near = update.partial_rows("_events", add_adjacent_buckets(update.touched))
         rows = near.withColumn("wanted", F.col("bucket").isin(sorted(update.touched)))
         begin = (F.col("bucket") * F.lit(self.window_ns)).alias("begin_ns")
         is_late = F.col("deadline_ns").between(F.lit(0), F.col("age_ns") - 1)
@@ -58,7 +58,9 @@ class LateJob:
             F.count(F.when(is_late, 1)).alias("late"),
         )
         late = deliveries.where(is_late).select(*EVENT_ID).distinct()
-        many = max(2 * cores(update.spark), update.bytes("_events", with_adjacent(update.touched)) // _TASK_BYTES)
+        many = max(
+            2 * count_cores(update.spark), update.bytes("_events", add_adjacent_buckets(update.touched)) // _TASK_BYTES
+        )
         routes = rows.join(late, list(EVENT_ID), "left_semi").repartition(many, *EVENT_ID)
         spent = update.materialize(routes.mapInArrow(_find_lost_time, spark_schema(CAUSES)))
         causes = spent.groupBy("bucket", "cause", "peer", "neighbour").agg(
@@ -71,10 +73,10 @@ class LateJob:
         whole = counted.join(incomplete, "bucket", "left").fillna(0, ["incomplete"])
         update.replace("lateness", _sort_by_bucket(whole.select(begin, *whole.columns)), update.touched)
 
-    def picture(self, spark: SparkSession, folder: str) -> str:
+    def draw_picture(self, spark: SparkSession, folder: str) -> str:
         tables = TableFolder(spark, folder)
         version = tables.require_newest()
-        return lost_time_bars(tables.frame(version, "causes"), tables.frame(version, "lateness"))
+        return draw_lost_time_bars(tables.frame(version, "causes"), tables.frame(version, "lateness"))
 
 
 def _sort_by_bucket(frame: DataFrame) -> DataFrame:

@@ -8,15 +8,15 @@ retransmissions. Time on a detour is time on its links. If an event arrived seve
 import numpy as np
 import pyarrow as pa
 
-from wend.pipeline.spark.arrow_schema import ints
+from wend.pipeline.spark.arrow_schema import int_fields
 from wend.pipeline.telemetry.event_rows import DELIVERY, EVENT_ID, HOP
 from wend.pipeline.telemetry.segment_rows import Ints, int_column
 
 WAITING, ON_LINK, RECEIVING, LOCAL, INCOMPLETE = "waiting", "link", "receiving", "local", "incomplete"
 CAUSES = pa.schema(
     [
-        *ints("bucket"), ("cause", pa.string()),
-        *ints("peer", "neighbour", "deliveries", "time_ns", "most_ns"),
+        *int_fields("bucket"), ("cause", pa.string()),
+        *int_fields("peer", "neighbour", "deliveries", "time_ns", "most_ns"),
     ]
 )  # fmt: skip
 """Time that late deliveries spent: `waiting` at a peer for the link to its neighbour, on that `link`, in a queue of the

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from wend.model.telemetry import Segment
-from wend.pipeline.spark.arrow_schema import ints
+from wend.pipeline.spark.arrow_schema import int_fields
 from wend.pipeline.telemetry.clocks import Node
 from wend.pipeline.telemetry.segment_rows import int_column, node_columns
 
@@ -31,12 +31,14 @@ UP_STATES = ("up", "unlinked")
 """A link that was removed is no longer down."""
 CHANGES = pa.schema(
     [
-        *ints("peer", "incarnation", "neighbour", "time_ns"), ("state", pa.string()),
-        *ints("heard_ns", "detection_ns", "delay_ns"),
+        *int_fields("peer", "incarnation", "neighbour", "time_ns"), ("state", pa.string()),
+        *int_fields("heard_ns", "detection_ns", "delay_ns"),
     ]
 )  # fmt: skip
 """By the clock of the peer."""
-OUTAGES = pa.schema([*ints("a", "b", "begin_ns", "end_ns", "ends"), ("agreed", pa.bool_()), *ints("detection_ns")])
+OUTAGES = pa.schema(
+    [*int_fields("a", "b", "begin_ns", "end_ns", "ends"), ("agreed", pa.bool_()), *int_fields("detection_ns")]
+)
 """An outage of the link between a and b. `end_ns` is null while it lasts; `ends` says how many ends saw it. It is
 agreed if both ends saw it, or if the other end was not observed then."""
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pyarrow import compute
 
 from wend.model.telemetry import Segment
-from wend.pipeline.spark.arrow_schema import ints
+from wend.pipeline.spark.arrow_schema import int_fields
 from wend.pipeline.telemetry.clocks import Node
 from wend.pipeline.telemetry.segment_rows import Ints, int_column
 
@@ -36,20 +36,20 @@ _SUM_COLUMNS = (
 )  # fmt: skip
 SAMPLES = pa.schema(
     [
-        *ints("bucket", "begin_ns", "peer", "incarnation", "neighbour", *_SUM_COLUMNS),
-        *ints("delay_min_ns", "delay_max_ns", "queue_max_ns", "capacity_bps"), ("histogram", pa.binary()),
+        *int_fields("bucket", "begin_ns", "peer", "incarnation", "neighbour", *_SUM_COLUMNS),
+        *int_fields("delay_min_ns", "delay_max_ns", "queue_max_ns", "capacity_bps"), ("histogram", pa.binary()),
     ]
 )  # fmt: skip
 """The sums of one segment for one end of a link in one window, by the clock of the reference. A histogram has a number
 of 64 bits for each bin that is not empty: the bin in the upper half, the count in the lower."""
 LINKS = pa.schema(
     [
-        *ints("begin_ns", "window_ns", "a", "b", "samples", "ends"),
-        *ints("delay_mean_ns", "delay_std_ns", "delay_min_ns", "delay_p50_ns", "delay_p90_ns", "delay_p99_ns"),
-        *ints("delay_max_ns", "delay_ab_p50_ns", "delay_ba_p50_ns", "asymmetry_ns", "sent_ab", "sent_ba"),
+        *int_fields("begin_ns", "window_ns", "a", "b", "samples", "ends"),
+        *int_fields("delay_mean_ns", "delay_std_ns", "delay_min_ns", "delay_p50_ns", "delay_p90_ns", "delay_p99_ns"),
+        *int_fields("delay_max_ns", "delay_ab_p50_ns", "delay_ba_p50_ns", "asymmetry_ns", "sent_ab", "sent_ba"),
         ("loss_ab", pa.float64()), ("loss_ba", pa.float64()),
-        *ints("queue_mean_ns", "queue_max_ns", "capacity_ab_bps", "capacity_ba_bps"),
-        *ints("observed_ns", "down_ns", "outages"), ("availability", pa.float64()),
+        *int_fields("queue_mean_ns", "queue_max_ns", "capacity_ab_bps", "capacity_ba_bps"),
+        *int_fields("observed_ns", "down_ns", "outages"), ("availability", pa.float64()),
     ]
 )  # fmt: skip
 """One link in one window, a < b. Columns with `ab` in their names are what a measured about sending to b. A capacity is

@@ -15,7 +15,7 @@ from wend.pipeline.telemetry.clocks import Node
 from wend.pipeline.telemetry.link_outages import CHANGES, OUTAGES, Spans, change_rows, link_outages
 from wend.pipeline.telemetry.link_windows import LINKS, SAMPLES, Windowing, merge_windows, sum_samples
 from wend.pipeline.telemetry.table_update import PartialTable, TableUpdate
-from wend.pipeline.telemetry.telemetry_pictures import availability_map
+from wend.pipeline.telemetry.telemetry_pictures import draw_availability_map
 from wend.pipeline.telemetry.updates import CLOCK_UNIT_NS, FORMAT_SETTING
 
 _PARTIAL_FORMAT = 2
@@ -55,7 +55,7 @@ class LinksJob:
         outages = self._find_outages(update)
         update.touched |= self._changed_buckets(update, outages)
         update.replace("outages", outages.orderBy("begin_ns", "a", "b").coalesce(1))
-        sums = _with_link(update.partial_rows("_samples", update.touched))
+        sums = _add_link_columns(update.partial_rows("_samples", update.touched))
         down = self._split_by_bucket(update, outages.where("agreed"))
         shares = update.bytes("_samples", update.touched) // max(1, len(update.touched)) // _TASK_BYTES + 1
         rows = sums.unionByName(down, allowMissingColumns=True)
@@ -74,15 +74,17 @@ class LinksJob:
             "bucket", "a", "b", "begin_ns", "end_ns", F.lit(True).alias("down")
         )
 
-    def picture(self, spark: SparkSession, folder: str) -> str:
+    def draw_picture(self, spark: SparkSession, folder: str) -> str:
         tables = TableFolder(spark, folder)
-        return availability_map(tables.frame(tables.require_newest(), "links"))
+        return draw_availability_map(tables.frame(tables.require_newest(), "links"))
 
     def _find_outages(self, update: TableUpdate) -> DataFrame:
         """All outages of all links: they are few, and one may last for any time."""
         changes = update.partial_rows("_changes")
-        find = _outage_finder(update.clocks.rounded(CLOCK_UNIT_NS), update.spans)
-        return update.materialize(_with_link(changes).groupBy("a", "b").applyInArrow(find, spark_schema(OUTAGES)))
+        find = _make_outage_finder(update.clocks.rounded(CLOCK_UNIT_NS), update.spans)
+        return update.materialize(
+            _add_link_columns(changes).groupBy("a", "b").applyInArrow(find, spark_schema(OUTAGES))
+        )
 
     def _changed_buckets(self, update: TableUpdate, outages: DataFrame) -> set[int]:
         """The buckets in which an outage has changed."""
@@ -104,12 +106,12 @@ class LinksJob:
 _WINDOW_SCHEMA = pa.schema([*LINKS, pa.field("bucket", pa.int64())])
 
 
-def _with_link(frame: DataFrame) -> DataFrame:
+def _add_link_columns(frame: DataFrame) -> DataFrame:
     """Rows with the two peers of their link, the lower one first."""
     return frame.withColumns({"a": F.least("peer", "neighbour"), "b": F.greatest("peer", "neighbour")}).where("a < b")
 
 
-def _outage_finder(offsets: dict[Node, int], spans: Spans) -> "Callable[[pa.Table], pa.Table]":
+def _make_outage_finder(offsets: dict[Node, int], spans: Spans) -> "Callable[[pa.Table], pa.Table]":
     """A function for Spark, which reads the hints of its arguments."""
 
     def outages(rows: pa.Table) -> pa.Table:

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from wend.drivers.recorded import RecordedFlow
 from wend.model.events import PeerId
 from wend.model.units import SECOND, Nanos
-from wend.pipeline.spark.arrow_schema import ints
+from wend.pipeline.spark.arrow_schema import int_fields
 from wend.pipeline.storage.versioned_tables import TableFolder
 from wend.pipeline.telemetry.clocks import Node, numbers_by_node
-from wend.pipeline.telemetry.event_rows import BUCKET_NS, with_adjacent
+from wend.pipeline.telemetry.event_rows import BUCKET_NS, add_adjacent_buckets
 from wend.pipeline.telemetry.segment_rows import Ints, int_column
 
 if TYPE_CHECKING:
@@ -52,12 +52,12 @@ class RecordedPublications:
         )
         """The publishers that record every event."""
 
-    def between(self, begin_ns: Nanos, end_ns: Nanos, most: int = MAX_PUBLICATIONS) -> pa.Table | None:
+    def read_between(self, begin_ns: Nanos, end_ns: Nanos, most: int = MAX_PUBLICATIONS) -> pa.Table | None:
         """The publications of these publishers between two times by the clock of the reference, which `time_ns` has;
         None if there are more than `most`."""
         if not self.complete_publishers:
             return _NO_PUBLICATIONS
-        buckets = with_adjacent(range(begin_ns // BUCKET_NS, end_ns // BUCKET_NS + 1))
+        buckets = add_adjacent_buckets(range(begin_ns // BUCKET_NS, end_ns // BUCKET_NS + 1))
         _, inside = self._filter_times(
             self._tables.read(self._version, TABLE, buckets, _TIME_COLUMNS), begin_ns, end_ns
         )
@@ -83,8 +83,8 @@ class RecordedPublications:
 
 _NO_PUBLICATIONS = pa.schema(
     [
-        *ints("time_ns", "publisher", "publisher_incarnation", "sequence"), ("receivers", pa.list_(pa.int64())),
-        *ints("expected", "size_bytes"),
+        *int_fields("time_ns", "publisher", "publisher_incarnation", "sequence"), ("receivers", pa.list_(pa.int64())),
+        *int_fields("expected", "size_bytes"),
     ]
 ).empty_table()  # fmt: skip
 
@@ -129,7 +129,7 @@ def _intended_receivers(
     return min(fitting)[1] if fitting else reached
 
 
-def deadlines_of(flows: Sequence[RecordedFlow]) -> dict[tuple[PeerId, PeerId], Nanos]:
+def collect_deadlines(flows: Sequence[RecordedFlow]) -> dict[tuple[PeerId, PeerId], Nanos]:
     """The deadlines by publisher and receiver."""
     return {
         (flow.publisher, peer): deadline

@@ -27,7 +27,7 @@ from wend.pipeline.storage.versioned_tables import TableFolder
 from wend.pipeline.telemetry.recorded_publications import (
     MAX_PUBLICATIONS,
     RecordedPublications,
-    deadlines_of,
+    collect_deadlines,
     timed_flows,
 )
 
@@ -76,14 +76,14 @@ def make_recordings(
     if publications is not None and {flow.publisher for flow in flows} <= publications.complete_publishers:
         spans = _join_short_windows(by_window)
         for begin in _spread_evenly(sorted(spans), most):
-            published = publications.between(*spans[begin], MAX_PUBLICATIONS)
+            published = publications.read_between(*spans[begin], MAX_PUBLICATIONS)
             if published is None:
-                playable.append(_rated_recording(by_window[begin], down, tuple(flows), begins))
+                playable.append(_make_rated_recording(by_window[begin], down, tuple(flows), begins))
             elif published.num_rows:
-                playable.append(_timed_recording(by_window[begin], down, flows, published, begins))
+                playable.append(_make_timed_recording(by_window[begin], down, flows, published, begins))
     if not any(playable):
         chosen = [begin for begin in _spread_evenly(begins, most) if begin in by_window]
-        playable = [_rated_recording(by_window[begin], down, tuple(flows), begins) for begin in chosen]
+        playable = [_make_rated_recording(by_window[begin], down, tuple(flows), begins) for begin in chosen]
     if not any(playable):
         raise ConfigError(f"no window of the links is observed for {MIN_WINDOW_NS // SECOND} s and has delays")
     return [recording for recording in playable if recording is not None]
@@ -134,18 +134,18 @@ def _join_short_windows(by_window: Mapping[Nanos, list[Row]]) -> dict[Nanos, tup
     return spans
 
 
-def _timed_recording(
+def _make_timed_recording(
     rows: list[Row], down: Outages, flows: Sequence[RecordedFlow], published: pa.Table, begins: Sequence[Nanos]
 ) -> Recording | None:
     """The observed part of a window and the publications, which come in order of time."""
     times, (start_ns, observed_ns) = published["time_ns"], _observed_part(rows, down, begins)
     first = min(times[0].as_py(), start_ns)
     duration = max(times[-1].as_py() + 1, start_ns + observed_ns) - first
-    timed = timed_flows(published, first, duration, deadlines_of(flows))
+    timed = timed_flows(published, first, duration, collect_deadlines(flows))
     return Recording(first, duration, _recorded_links(rows, down, first, duration), tuple(timed)) if timed else None
 
 
-def _rated_recording(
+def _make_rated_recording(
     rows: list[Row], down: Outages, flows: tuple[RecordedFlow, ...], begins: Sequence[Nanos]
 ) -> Recording | None:
     """A window with flows of which the rates are known."""

@@ -158,6 +158,6 @@ def save_replays(spark: SparkSession, swept: SweepResult, out: str) -> None:
     names = ("strategy", "redundancy", "begin_ns", "duration_ns", "times", "seed", *METRICS, "error")
     frame = swept.results.select(*names).coalesce(1)
     base = tables.newest()
-    former = base.files_of("replays") if base is not None else ()
+    former = base.table_files("replays") if base is not None else ()
     change = TableChange(frame_columns(frame), tables.write(frame, "replays"), frozenset(file.path for file in former))
     tables.commit(base, {"replays": change})

@@ -15,8 +15,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from wend.model.telemetry import Segment, parse_segment_name
-from wend.pipeline.spark.arrow_schema import ints, spark_schema
-from wend.pipeline.spark.partitions import cores
+from wend.pipeline.spark.arrow_schema import int_fields, spark_schema
+from wend.pipeline.spark.partitions import count_cores
 from wend.pipeline.storage.job_folders import literal_path, local_path
 from wend.pipeline.telemetry.segment_listing import SegmentFile
 from wend.pipeline.telemetry.segment_rows import UnusableSegment, int_column, judge_rows, read_segment
@@ -24,8 +24,8 @@ from wend.pipeline.telemetry.segment_rows import UnusableSegment, int_column, ju
 ROW, SEGMENT, BAD = "row", "segment", "bad"
 _RECORD_COLUMNS = pa.schema(
     [
-        ("kind", pa.string()), ("table", pa.string()), *ints("number"), ("file", pa.string()),
-        *ints("bytes", "line"), ("reason", pa.string()), *ints("rows", "first_ns", "last_ns"),
+        ("kind", pa.string()), ("table", pa.string()), *int_fields("number"), ("file", pa.string()),
+        *int_fields("bytes", "line"), ("reason", pa.string()), *int_fields("rows", "first_ns", "last_ns"),
     ]
 )  # fmt: skip
 """The columns of records about segments, and about rows that a task could not use."""
@@ -48,7 +48,7 @@ def reduce_segments(
         )
         sources: Callable[..., Iterator[_Source]] = _shipped_sources
     else:
-        chunks = _split_evenly(files, cores(spark))
+        chunks = _split_evenly(files, count_cores(spark))
         read = spark.range(0, len(chunks), 1, max(1, len(chunks)))
         sources = partial(_local_sources, chunks=chunks)
     return read.mapInArrow(
@@ -110,9 +110,9 @@ def _reduce_batches(
         records += of_segment
         rows += [reduced] if reduced.num_rows else []
         if len(records) + sum(table.num_rows for table in rows) >= _BATCH_ROWS:
-            yield from _batches(records, rows, schema)
+            yield from _make_batches(records, rows, schema)
             records, rows = [], []
-    yield from _batches(records, rows, schema)
+    yield from _make_batches(records, rows, schema)
 
 
 def _reduce_source(one: _Source, reduction: Reduction) -> tuple[list[dict[str, Any]], pa.Table]:
@@ -135,7 +135,7 @@ def segment_columns(segment: Segment) -> dict[str, Any]:
     return {name: getattr(segment, name) for name in ("table", "peer", "incarnation", "number")}
 
 
-def _batches(records: list[dict[str, Any]], rows: list[pa.Table], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _make_batches(records: list[dict[str, Any]], rows: list[pa.Table], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     if records:
         yield pa.RecordBatch.from_pylist(records, schema=schema)
     if rows:

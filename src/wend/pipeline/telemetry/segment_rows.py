@@ -102,36 +102,36 @@ def judge_rows(table: pa.Table, name: str) -> tuple[pa.Table, list[BadRow]]:
     """Split the rows of a segment into possible and impossible ones."""
     if not table.num_rows:
         return table, []
-    reasons = [*_bad_values(table, name)]
+    reasons = [*_find_bad_values(table, name)]
     if name in ("links", "changes"):
-        reasons += _bad_states(table)
+        reasons += _find_bad_states(table)
     if not table["time_ns"].null_count:
-        reasons += _bad_times(table, name)
-    return _split(table, reasons) if reasons else (table, [])
+        reasons += _find_bad_times(table, name)
+    return _split_rows(table, reasons) if reasons else (table, [])
 
 
-def _bad_values(table: pa.Table, name: str) -> Iterator[Reason]:
+def _find_bad_values(table: pa.Table, name: str) -> Iterator[Reason]:
     """Missing and negative values."""
     for column, kind in TABLES[name]:
         if column not in table.column_names:
             continue
         values = table[column]
         if values.null_count and column not in _OPTIONAL:
-            yield _flags(compute.is_null(values)), lambda at, column=column: f"{column} is missing"  # type: ignore[misc]
+            yield _to_flags(compute.is_null(values)), lambda at, column=column: f"{column} is missing"  # type: ignore[misc]
         if kind == "q" and column in _NOT_NEGATIVE.get(name, ()) and (compute.min(values).as_py() or 0) < 0:
             yield (
-                _flags(compute.less(values, 0)),
+                _to_flags(compute.less(values, 0)),
                 lambda at, column=column: f"{column} is negative: {table[column][at].as_py()}",  # type: ignore[misc]
             )
 
 
-def _bad_states(table: pa.Table) -> Iterator[Reason]:
+def _find_bad_states(table: pa.Table) -> Iterator[Reason]:
     strange = compute.invert(compute.is_in(table["state"], value_set=pa.array(STATES)))
     if compute.any(strange).as_py():
-        yield _flags(strange), lambda at: f"there is no state {table['state'][at].as_py()!r}"
+        yield _to_flags(strange), lambda at: f"there is no state {table['state'][at].as_py()!r}"
 
 
-def _bad_times(table: pa.Table, name: str) -> Iterator[Reason]:
+def _find_bad_times(table: pa.Table, name: str) -> Iterator[Reason]:
     times = table["time_ns"].to_numpy()
     middle = int(np.partition(times, len(times) // 2)[len(times) // 2])
     far = (times < max(_TIME_RANGE[0], middle - _DAY_NS)) | (times > min(_TIME_RANGE[1], middle + _DAY_NS))
@@ -141,7 +141,7 @@ def _bad_times(table: pa.Table, name: str) -> Iterator[Reason]:
         yield late, lambda at: "heard_ns is after time_ns"
 
 
-def _split(table: pa.Table, reasons: list[Reason]) -> tuple[pa.Table, list[BadRow]]:
+def _split_rows(table: pa.Table, reasons: list[Reason]) -> tuple[pa.Table, list[BadRow]]:
     bad = np.zeros(table.num_rows, bool)
     bad_rows: list[BadRow] = []
     for flags, reason in reasons:
@@ -155,7 +155,7 @@ def _split(table: pa.Table, reasons: list[Reason]) -> tuple[pa.Table, list[BadRo
     return table.filter(pa.array(~bad)), bad_rows
 
 
-def _flags(values: Any) -> Flags:
+def _to_flags(values: Any) -> Flags:
     flags: Flags = compute.fill_null(values, False).to_numpy()
     return flags
 

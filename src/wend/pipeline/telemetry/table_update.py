@@ -56,7 +56,7 @@ class TableUpdate:
 
     def partial_rows(self, name: str, buckets: Iterable[int] | None = None) -> DataFrame:
         """The valid rows of a partial table, as they will be after the commit. The update must have written to it."""
-        return self._drop_outdated(self.tables.frame_of_files(self.changes[name].columns, self._files(name, buckets)))
+        return self._drop_outdated(self.tables.read_files(self.changes[name].columns, self._files(name, buckets)))
 
     def buckets(self, name: str) -> set[int]:
         """All buckets of a table, as they will be after the commit."""
@@ -67,7 +67,7 @@ class TableUpdate:
 
     def _files(self, name: str, buckets: Iterable[int] | None = None) -> list[DataFile]:
         change = self.changes.get(name)
-        files = [file for file in self.base.files_of(name) if change is None or file.path not in change.removed]
+        files = [file for file in self.base.table_files(name) if change is None or file.path not in change.removed]
         files += change.added if change is not None else ()
         chosen = None if buckets is None else set(buckets)
         return [file for file in files if chosen is None or file.bucket in chosen]
@@ -84,7 +84,7 @@ class TableUpdate:
         """Compute a frame once, and store its rows until the end of the update."""
         files = self.tables.write(frame, name)
         self.scratch += files
-        return self.tables.frame_of_files(frame_columns(frame), files)
+        return self.tables.read_files(frame_columns(frame), files)
 
     def append(self, name: str, columns: Columns, frame: DataFrame | None, by: Column | None = None) -> None:
         """Add rows to a table, by a bucket. Without a frame the table is only declared."""
@@ -102,7 +102,7 @@ class TableUpdate:
         if change is None:
             return int(counts.get(name, 0))
         removed = [file for file in self.base.files().values() if file.path in change.removed]
-        fewer, more = (self.tables.frame_of_files(change.columns, files).count() for files in (removed, change.added))
+        fewer, more = (self.tables.read_files(change.columns, files).count() for files in (removed, change.added))
         return int(counts.get(name, 0) - fewer + more)
 
     def close(self) -> None:
@@ -124,14 +124,14 @@ class TableUpdate:
             tuple(one for one in frame_columns(frame) if one[0] in (*schema.names, VERSION_COLUMN)), tuple(added)
         )
         self.records += records
-        return touched, self.tables.frame_of_files(frame_columns(frame), records)
+        return touched, self.tables.read_files(frame_columns(frame), records)
 
     def replace(self, name: str, frame: DataFrame, buckets: Iterable[int] | None = None) -> None:
         """Replace the rows of a table, or those of some buckets, by the column `bucket`."""
         columns = frame_columns(frame, "bucket")
         files = self.tables.write(frame, name, by=None if buckets is None else "bucket")
         rebuilt = None if buckets is None else set(buckets)
-        old = (file for file in self.base.files_of(name) if rebuilt is None or file.bucket in rebuilt)
+        old = (file for file in self.base.table_files(name) if rebuilt is None or file.bucket in rebuilt)
         self.changes[name] = TableChange(columns, files, frozenset(file.path for file in old))
 
 
@@ -175,5 +175,5 @@ class TelemetryJob(Protocol):
     def merge(self, update: TableUpdate) -> None:
         """Rebuild the touched buckets of the results."""
 
-    def picture(self, spark: SparkSession, folder: str) -> str:
+    def draw_picture(self, spark: SparkSession, folder: str) -> str:
         """The result as SVG."""

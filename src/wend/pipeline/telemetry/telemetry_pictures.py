@@ -15,7 +15,7 @@ _DAY = 86400 * SECOND
 _STEPS_S = (1, 10, 30, 60, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400)
 
 
-def availability_map(links: DataFrame) -> str:
+def draw_availability_map(links: DataFrame) -> str:
     """The table `links` as a heat map: link x time, coloured by the share of time in which the link was down. If there
     are many links, those that were down for longest are shown."""
     seen = links.agg(F.min("begin_ns").alias("first"), F.max(F.col("begin_ns") + F.col("window_ns")).alias("last"))
@@ -46,7 +46,7 @@ def availability_map(links: DataFrame) -> str:
     ]
     of = f"the {len(heat_rows)} worst of {len(rows)} links" if len(heat_rows) < len(rows) else f"{len(rows)} links"
     about = f"{of}, {_duration_words(step)} in a cell; right: the share of time that each was up"
-    return draw_heat_map("Availability of links", about, heat_rows, _ticks(begin, step, many))
+    return draw_heat_map("Availability of links", about, heat_rows, _choose_ticks(begin, step, many))
 
 
 _LEGEND = (
@@ -59,7 +59,7 @@ _COLOURS = {"waiting": "orange", "link": "blue", "receiving": "pink", "local": "
 _MAX_BARS = 16
 
 
-def lost_time_bars(causes: DataFrame, lateness: DataFrame) -> str:
+def draw_lost_time_bars(causes: DataFrame, lateness: DataFrame) -> str:
     """The tables of `wend data late` as bars: the links and peers where late events spent most of their time."""
     groups = causes.where("cause != 'incomplete'").groupBy("cause", "peer", "neighbour")
     spent = groups.agg(F.sum("time_ns").alias("time_ns")).toArrow().to_pylist()
@@ -96,7 +96,7 @@ def _duration_words(step: int) -> str:
     return f"{seconds} seconds"
 
 
-def _ticks(begin: int, step: int, many: int) -> list[tuple[int, str]]:
+def _choose_ticks(begin: int, step: int, many: int) -> list[tuple[int, str]]:
     """About seven times, at whole cells: midnights if there are enough of them, else times of day."""
     midnights = range(-(begin // step) % (_DAY // step), many, _DAY // step) if _DAY % step == 0 else range(0)
     if len(midnights) >= 3:

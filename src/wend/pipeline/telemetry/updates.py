@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 from wend.model.errors import ConfigError
 from wend.model.telemetry import Segment
 from wend.model.units import SECOND
-from wend.pipeline.spark.task_errors import translated_errors
+from wend.pipeline.spark.task_errors import translate_errors
 from wend.pipeline.storage.input_tables import MAX_BAD
 from wend.pipeline.storage.versioned_tables import LAYOUT, Columns, FolderVersion, TableFolder
 from wend.pipeline.telemetry import clocks
@@ -92,11 +92,11 @@ def run_update(
     """Bring the tables of a folder up to date; None if the batch of the transaction is in them already."""
     began = time.perf_counter()
     tables = TableFolder(spark, folder)
-    with translated_errors():
+    with translate_errors():
         base = _base_version(tables, job, rebuild)
         if transaction is not None and base.transactions.get(transaction[0], -1) >= transaction[1]:
             return None
-        used = _files_of(files, (*job.tables, *clocks.TABLES))
+        used = _select_tables(files, (*job.tables, *clocks.TABLES))
         chosen, contradicted = drop_copies(used)
         new, contradicting = _find_new_segments(spark, tables, base, chosen)
         update = TableUpdate(spark, tables, base)
@@ -188,9 +188,9 @@ def _reduce_all(update: TableUpdate, job: TelemetryJob, new: list[SegmentFile]) 
     update.since = clocks.numbers_by_node(update.base.facts.get("since", [])) | dict.fromkeys(moved, update.number)
     again = _used_segments(update, moved, job)
     for part in job.partial_tables(offsets):
-        frame = reduce_segments(update.spark, _files_of(new, part.tables), part.reduction, part.schema)
-        if part.timed and _files_of(again, part.tables):
-            repeated = reduce_segments(update.spark, _files_of(again, part.tables), part.reduction, part.schema)
+        frame = reduce_segments(update.spark, _select_tables(new, part.tables), part.reduction, part.schema)
+        if part.timed and _select_tables(again, part.tables):
+            repeated = reduce_segments(update.spark, _select_tables(again, part.tables), part.reduction, part.schema)
             frame = frame.unionByName(repeated.where(f"kind = '{ROW}'"))
         if part.timed:
             frame = frame.withColumn(VERSION_COLUMN, F.lit(update.number).cast("bigint"))
@@ -200,12 +200,12 @@ def _reduce_all(update: TableUpdate, job: TelemetryJob, new: list[SegmentFile]) 
         if not set(part.tables) <= set(clocks.TABLES):
             records.append(of_segments)
         if moved and "bucket" in part.schema.names:
-            update.touched |= {file.bucket for file in update.base.files_of(part.name) if file.bucket is not None}
+            update.touched |= {file.bucket for file in update.base.table_files(part.name) if file.bucket is not None}
     return records
 
 
 def _compare_clocks(update: TableUpdate, new: list[SegmentFile]) -> DataFrame:
-    files = _files_of(new, clocks.TABLES)
+    files = _select_tables(new, clocks.TABLES)
     frame = reduce_segments(update.spark, files, clocks.segment_sightings, clocks.SIGHTINGS)
     with _small_batches(update.spark):
         _, records = update.append_reduced("_sightings", clocks.SIGHTINGS, frame)
@@ -225,7 +225,7 @@ def _sample_sightings(update: TableUpdate) -> DataFrame:
     return seen.where((F.col("own") == clocks.OUTAGE) | (hashed == 0))
 
 
-def _files_of(files: list[SegmentFile], tables: tuple[str, ...]) -> list[SegmentFile]:
+def _select_tables(files: list[SegmentFile], tables: tuple[str, ...]) -> list[SegmentFile]:
     return [file for file in files if file.segment.table in tables]
 
 

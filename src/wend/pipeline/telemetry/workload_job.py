@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from wend.model.errors import ConfigError
 from wend.model.telemetry import Segment
 from wend.model.units import SECOND
-from wend.pipeline.spark.arrow_schema import ints
+from wend.pipeline.spark.arrow_schema import int_fields
 from wend.pipeline.telemetry.clocks import Node
 from wend.pipeline.telemetry.event_rows import (
     BUCKET_NS,
@@ -26,14 +26,14 @@ from wend.pipeline.telemetry.event_rows import (
     EVENT_ID,
     PUBLICATION,
     PUBLICATION_SCHEMA,
+    add_adjacent_buckets,
     event_rows,
-    with_adjacent,
 )
 from wend.pipeline.telemetry.segment_rows import int_column
 from wend.pipeline.telemetry.table_update import PartialTable, TableUpdate
 from wend.pipeline.telemetry.updates import CLOCK_UNIT_NS
 
-BEATS = pa.schema(ints("peer", "incarnation", "beats", "gap_ns", "sample_ppb", "published"))
+BEATS = pa.schema(int_fields("peer", "incarnation", "beats", "gap_ns", "sample_ppb", "published"))
 """The heartbeats of one segment: how many, the usual gap between two, and the sum of the shares that were sampled, in
 billionths."""
 _BILLION = 10**9
@@ -71,8 +71,8 @@ class WorkloadJob:
         ]
 
     def merge(self, update: TableUpdate) -> None:
-        update.touched = with_adjacent(update.touched) & update.buckets("_events")
-        near = update.partial_rows("_events", with_adjacent(update.touched))
+        update.touched = add_adjacent_buckets(update.touched) & update.buckets("_events")
+        near = update.partial_rows("_events", add_adjacent_buckets(update.touched))
         published = near.where((F.col("what") == PUBLICATION) & F.col("bucket").isin(sorted(update.touched)))
         delivered = near.where((F.col("what") == DELIVERY) & (F.col("peer") != F.col("publisher")))
         reached = delivered.groupBy(*EVENT_ID).agg(
@@ -94,9 +94,9 @@ class WorkloadJob:
         update.replace("_deadlines", tight.repartition("bucket"), update.touched)
         every = update.partial_rows("_deadlines").groupBy("publisher", "receiver").agg(shortest)
         update.replace("deadlines", every.orderBy("publisher", "receiver").coalesce(1))
-        update.replace("flows", self._flows(update).orderBy("publisher", "receivers").coalesce(1))
+        update.replace("flows", self._make_flows(update).orderBy("publisher", "receivers").coalesce(1))
 
-    def _flows(self, update: TableUpdate) -> DataFrame:
+    def _make_flows(self, update: TableUpdate) -> DataFrame:
         """The columns of a file of flows."""
         beats = update.partial_rows("_beats")
         observed = beats.groupBy("peer", "incarnation").agg(
@@ -129,5 +129,5 @@ class WorkloadJob:
             "sample",
         )
 
-    def picture(self, spark: SparkSession, folder: str) -> str:
+    def draw_picture(self, spark: SparkSession, folder: str) -> str:
         raise ConfigError(f"there is no picture of {folder}: `wend plan` draws flows")
