@@ -84,7 +84,7 @@ def to_graphml(underlay: Underlay) -> str:
     for router in range(underlay.routers):
         lines.append(f'    <node id="n{router}">{data("node", _node(underlay, router))}</node>')
     for link, (a, b) in enumerate(underlay.ends.tolist()):
-        lines.append(f'    <edge source="n{a}" target="n{b}">{data("edge", _edge(underlay, link))}</edge>')
+        lines.append(f'    <edge source="n{a}" target="n{b}">{data("edge", _edge_attributes(underlay, link))}</edge>')
     return "\n".join([*lines, "  </graph>", "</graphml>", ""])
 
 
@@ -97,7 +97,7 @@ def to_gml(underlay: Underlay) -> str:
         pairs = [f"{name} {shown(value)}" for name, value in _node(underlay, router).items()]
         lines.append(f"  node [ id {router} {' '.join(pairs)} ]")
     for link, (a, b) in enumerate(underlay.ends.tolist()):
-        pairs = [f"{name} {shown(value)}" for name, value in _edge(underlay, link).items()]
+        pairs = [f"{name} {shown(value)}" for name, value in _edge_attributes(underlay, link).items()]
         lines.append(f"  edge [ source {a} target {b} {' '.join(pairs)} ]")
     return "\n".join([*lines, "]", ""])
 
@@ -110,7 +110,7 @@ def _node(underlay: Underlay, router: int) -> dict[str, Any]:
     return about | _capacity_attribute(underlay.router_capacity[router])
 
 
-def _edge(underlay: Underlay, link: int) -> dict[str, Any]:
+def _edge_attributes(underlay: Underlay, link: int) -> dict[str, Any]:
     kind = LinkKind(int(underlay.link_kind[link])).name.lower()
     return {
         "kind": kind,
