@@ -80,7 +80,7 @@ def test_priced_trees_are_trees_and_never_make_it_worse(network: FlowNetwork, se
         for arc in more.arcs[more.ptr[g] : more.ptr[g + 1]].tolist():
             assert int(graph.tail[arc]) in reached and int(graph.head[arc]) not in reached
             reached.add(int(graph.head[arc]))
-        assert reached >= set(made.of(flow).tolist())
+        assert reached >= set(made.flow_receivers(flow).tolist())
         spans = more.of_flow[flow], more.of_flow[flow + 1]
         assert len({frozenset(more.arcs[more.ptr[i] : more.ptr[i + 1]].tolist()) for i in range(*spans)}) == (
             spans[1] - spans[0]
