@@ -28,7 +28,7 @@ from wend.model.units import SECOND, Nanos
 from wend.planning.arrays import Floats, Ints
 from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import BITS, MESSAGES, FlowWorkload
-from wend.planning.problem import charges, rows_of
+from wend.planning.problem import charged_rows, make_capacity_rows
 from wend.planning.solver import LinearProgram
 from wend.topology.graph import Overlay, OverlayLink
 from wend.topology.overlay_routes import shortest_delays
@@ -53,7 +53,7 @@ def on_time_bound(
     longest = 0
     for flow in range(len(workload)):
         publisher = int(workload.publisher[flow])
-        for receiver in workload.of(flow).tolist():
+        for receiver in workload.flow_receivers(flow).tolist():
             longest = max(longest, deadline_ns(publisher, receiver))
             model.add_receiver(flow, receiver, deadline_ns(publisher, receiver))
     return model.solve(1.0 if duration_ns is None else 1.0 + longest / duration_ns)
@@ -65,7 +65,7 @@ class _Model:
     def __init__(self, network: FlowNetwork, workload: FlowWorkload) -> None:
         self.network, self.workload = network, workload
         self.arcs = len(network.graph.head)
-        self.capacities = rows_of(network)
+        self.capacities = make_capacity_rows(network)
         self.delays = [_arc_delays(network, workload, flow) for flow in range(len(workload))]
         self.distances = [self._distances(delay) for delay in self.delays]
         self.columns = len(workload) * self.arcs
@@ -125,7 +125,7 @@ class _Model:
         """Solve with capacities that last `longer` than the flows."""
         rates, capacity = self.workload.demand, self.capacities.capacity * longer
         binding = self._rows(-highspy.kHighsInf, 1.0, len(capacity))
-        for kind in charges(self.network):
+        for kind in charged_rows(self.network):
             arcs = np.flatnonzero(kind >= 0).astype(np.int32)
             charged = kind[arcs]
             for flow in range(len(self.workload)):

@@ -13,12 +13,12 @@ import numpy as np
 
 from wend.drivers.scenarios import Scenario
 from wend.drivers.world import build
-from wend.planning.delivery_graphs import delivery_graphs, up_to
+from wend.planning.delivery_graphs import limit_k, make_delivery_graphs
 from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import draw_workload
-from wend.planning.models import DELAY, TIGHT, USAGE, balance, optimised
-from wend.planning.path_ranking import RANKINGS, ranking
-from wend.planning.problem import problem_of
+from wend.planning.models import DELAY, TIGHT, USAGE, balance, optimise_reduced
+from wend.planning.path_ranking import RANKINGS, find_ranking
+from wend.planning.problem import make_problem
 from wend.topology.graph import Overlay
 
 PEERS, DEGREE, MESSAGES = 30, 5, 60
@@ -55,16 +55,16 @@ def compare(seed: int) -> dict[str, RankedPlans]:
     ]
     network = FlowNetwork(Overlay(overlay.peers, links, overlay.names))
     flows = draw_workload(PEERS, MESSAGES, popularity=0.2, seed=seed, publishers=0.3)
-    shortest = problem_of(network, flows, delivery_graphs(network, flows, 1))
+    shortest = make_problem(network, flows, make_delivery_graphs(network, flows, 1))
     single, single_delay = balance(shortest).y, shortest.costs(DELAY).sum()
     plans = {}
     for name in RANKINGS:
         began = process_time()
-        graphs = delivery_graphs(network, flows, MAX_K, ranking(name))
+        graphs = make_delivery_graphs(network, flows, MAX_K, find_ranking(name))
         paths_s = process_time() - began
-        each = [balance(problem_of(network, flows, up_to(graphs, k))).y / single for k in range(1, MAX_K + 1)]
-        five = problem_of(network, flows, up_to(graphs, 5))
-        best = optimised(five, (USAGE, DELAY), limit=balance(five).y * (1 + TIGHT))
+        each = [balance(make_problem(network, flows, limit_k(graphs, k))).y / single for k in range(1, MAX_K + 1)]
+        five = make_problem(network, flows, limit_k(graphs, 5))
+        best = optimise_reduced(five, (USAGE, DELAY), limit=balance(five).y * (1 + TIGHT))
         assert best is not None, "the balanced plan keeps the limit"
         plans[name] = RankedPlans(paths_s, tuple(each), float(five.costs(DELAY) @ best.shares) / single_delay)
     return plans

@@ -17,14 +17,14 @@ from wend.drivers.world import build
 from wend.model.flows import Deadline
 from wend.model.forwarding import Forwarding
 from wend.model.rates import Rate
-from wend.planning.delivery_graphs import delivery_graphs
+from wend.planning.delivery_graphs import make_delivery_graphs
 from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import draw_workload, write_workload
-from wend.planning.graph_delays import graph_delays
-from wend.planning.models import DELAY, balance, optimised, parse_goal
+from wend.planning.graph_delays import compute_graph_delays
+from wend.planning.models import DELAY, balance, optimise_reduced, parse_goal
 from wend.planning.planner import make_plan
-from wend.planning.problem import problem_of
-from wend.planning.route_choice import union
+from wend.planning.problem import make_problem
+from wend.planning.route_choice import add_running_graphs
 
 SEEDS = range(1, 11)
 FACTOR, CAPACITY, K = 3.0, 40.0, 5
@@ -45,7 +45,7 @@ class Case:
         self.world = Scenario(peers=20, degree=5, seed=seed, pf=0.0, pl=0.0, topics=1, factor=FACTOR)
         self.network = FlowNetwork(build(self.world).overlay, link=Rate(CAPACITY))
         self.flows = draw_workload(20, 200, popularity=0.3, seed=seed, publishers=0.3)
-        single = balance(problem_of(self.network, self.flows, delivery_graphs(self.network, self.flows, 1))).y
+        single = balance(make_problem(self.network, self.flows, make_delivery_graphs(self.network, self.flows, 1))).y
         self.flows.demand = self.flows.demand * 0.5 / single
         self.urgent = self.flows.with_deadline(Deadline(factor=FACTOR))
 
@@ -72,18 +72,18 @@ class Case:
 
     def bounds(self) -> list[Row]:
         """The most deliveries that the candidate graphs bring in time on idle links, for each `ROOM`."""
-        plain = delivery_graphs(self.network, self.flows, K)
-        least = balance(problem_of(self.network, self.flows, plain)).y
-        timely = delivery_graphs(self.network, self.urgent, K)
-        graphs = union(plain, [
+        plain = make_delivery_graphs(self.network, self.flows, K)
+        least = balance(make_problem(self.network, self.flows, plain)).y
+        timely = make_delivery_graphs(self.network, self.urgent, K)
+        graphs = add_running_graphs(plain, [
             [(timely.arcs[timely.ptr[g] : timely.ptr[g + 1]], 1, 0.0) for g in range(first, last)]
             for first, last in zip(timely.of_flow[:-1].tolist(), timely.of_flow[1:].tolist(), strict=True)
         ])  # fmt: skip
-        late = graph_delays(self.network, self.urgent, graphs.of_flow, graphs.ptr, graphs.arcs).late
-        problem = problem_of(self.network, self.urgent, graphs)._replace(delay=late.astype(float))
+        late = compute_graph_delays(self.network, self.urgent, graphs.of_flow, graphs.ptr, graphs.arcs).late
+        problem = make_problem(self.network, self.urgent, graphs)._replace(delay=late.astype(float))
         rows = []
         for room in ROOM:
-            best = optimised(problem, (DELAY,), limit=room * least)
+            best = optimise_reduced(problem, (DELAY,), limit=room * least)
             assert best is not None, "the balanced plan fits"
             rows.append(Row(1 - float(problem.costs(DELAY) @ best.shares) / self.flows.deliveries(), room * least))
         return rows

@@ -17,13 +17,13 @@ import numpy as np
 from benchmarks.rows import Row
 from wend.model.randomness import stream
 from wend.model.rates import Rate
-from wend.planning.candidate_paths import paths_from
-from wend.planning.delivery_graphs import delivery_graphs
+from wend.planning.candidate_paths import find_paths
+from wend.planning.delivery_graphs import make_delivery_graphs
 from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import draw_workload
 from wend.planning.models import Goal, balance
 from wend.planning.planner import make_plan
-from wend.planning.problem import problem_of
+from wend.planning.problem import make_problem
 from wend.studies.campr.brite_flat import grow
 from wend.topology.graph import Overlay
 
@@ -38,10 +38,10 @@ def path_rates(peers: int = 1000, publishers: int = 100, receivers: int = 750) -
     rng = stream(1, "benchmarks", "pairs")
     receiving = np.sort(rng.permutation(peers)[:receivers]).astype(np.int32)
     publishing = rng.permutation(peers)[:publishers].tolist()
-    paths_from(network.graph, publishing[0], receiving[:2], K)
+    find_paths(network.graph, publishing[0], receiving[:2], K)
     begin = time.process_time()
     for source in publishing:
-        paths_from(network.graph, source, receiving, K)
+        find_paths(network.graph, source, receiving, K)
     ours = time.process_time() - begin
     pairs = [(int(rng.choice(publishing)), int(rng.choice(receiving))) for _ in range(SAMPLE)]
     pairs = [(a, b) for a, b in pairs if a != b]
@@ -50,7 +50,7 @@ def path_rates(peers: int = 1000, publishers: int = 100, receivers: int = 750) -
     lengths = [_networkx_delays(graph, source, target) for source, target in pairs]
     theirs = (time.process_time() - begin) / len(pairs)
     for (source, target), found in zip(pairs, lengths, strict=True):
-        mine = paths_from(network.graph, source, np.array([target], dtype=np.int32), K)
+        mine = find_paths(network.graph, source, np.array([target], dtype=np.int32), K)
         assert [int(network.graph.delay[mine.arcs[a:b]].sum()) for a, b in pairwise(mine.ptr)] == found
     each = ours / (publishers * receivers)
     return {"seconds": ours, "seconds_per_pair": each, "networkx_seconds_per_pair": theirs, "ratio": theirs / each}
@@ -98,7 +98,7 @@ def whole_plan(
     overlay = grow(peers, "attached", seed=1)
     workload = draw_workload(peers, messages, popularity=popularity, seed=1)
     network = _sized_network(overlay, per, 1.0)
-    tight = balance(problem_of(network, workload, delivery_graphs(network, workload, k))).y
+    tight = balance(make_problem(network, workload, make_delivery_graphs(network, workload, k))).y
     network = _sized_network(overlay, per, tight * 1.02)
     with tempfile.TemporaryDirectory() as folder:
         begin, wall = time.process_time(), time.perf_counter()

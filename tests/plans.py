@@ -76,9 +76,9 @@ def plan_of(peers: int, links: Iterable[tuple[int, int]], *flows: Flow, honest: 
 
 
 def _honest(plan: Plan) -> Plan:
-    from wend.planning.plan_check import loads_of
+    from wend.planning.plan_check import compute_loads
 
-    messages, _ = loads_of(plan)
+    messages, _ = compute_loads(plan)
     plan.arcs["after_msgs"] = messages
     plan.peers["after_msgs"] = np.bincount(plan.arcs["b"], weights=messages, minlength=plan.head.peers)
     rates, receivers = plan.flows["rate_msgs"], np.diff(plan.flows["receivers_ptr"])

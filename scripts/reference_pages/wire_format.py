@@ -13,7 +13,7 @@ from wend.model.units import SECOND
 from wend.protocol import messages
 from wend.protocol.plugins import Plugin
 from wend.security import handshakes, packets, replay, session_layer, transport
-from wend.strategies.registry import INTEREST, PLUGINS, STRATEGIES, routing_of
+from wend.strategies.registry import INTEREST, PLUGINS, STRATEGIES, find_routing
 from wend.strategies.trees.messages import SequencedMessage, TreeMessage
 
 PAGE = """\
@@ -288,7 +288,7 @@ def _messages(plugin: type[Plugin]) -> tuple[type[msgspec.Struct], ...]:
 def _packet_headers() -> str:
     alike: dict[type[msgspec.Struct], list[str]] = {}
     for name, strategy in STRATEGIES.items():
-        interest, routing = INTEREST[strategy.interest], routing_of(name)
+        interest, routing = INTEREST[strategy.interest], find_routing(name)
         header = getattr(interest, "header", None) or getattr(routing, "header", None)
         if header is not None:
             alike.setdefault(header, []).append(name)

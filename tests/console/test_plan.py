@@ -148,7 +148,7 @@ def test_the_path_of_the_picture_is_checked_before_it_is_drawn(
     assert wend(here, "plan", "show", "out", "--out", "far/away/plan.svg").returncode == 0
     assert (here / "far" / "away" / "plan.svg").exists()
     (here / "out" / "plan.svg").mkdir()
-    monkeypatch.setattr(drawing, "draw", lambda made: pytest.fail("drawn in vain"))
+    monkeypatch.setattr(drawing, "draw_plan", lambda made: pytest.fail("drawn in vain"))
     done = wend(here, "plan", "show", "out")
     sentence = "wend: out/plan.svg is a folder, not a file; choose another file with --out\n"
     assert (done.returncode, done.stderr) == (2, sentence)

@@ -34,8 +34,8 @@ def named(of: str) -> list[str]:
 
 def test_every_attribute_of_an_edge_is_named() -> None:
     edge = Asked()
-    maps.delay_of(edge, 1, "here")
-    maps.capacity_of(edge, "here")
+    maps.read_delay(edge, 1, "here")
+    maps.read_capacity(edge, "here")
     assert named("edge") == [*edge.names, "kind"]
     assert edge.names[:-1] == list(maps.DELAYS)
 
@@ -43,7 +43,7 @@ def test_every_attribute_of_an_edge_is_named() -> None:
 def test_every_attribute_of_a_node_is_named() -> None:
     node = Asked()
     maps.node_names([node])
-    maps.capacity_of(node, "here")
+    maps.read_capacity(node, "here")
     layout.map_positions([node])
     assert named("node") == list(dict.fromkeys([*node.names[:4], "kind", "domain", *node.names[4:]]))
 

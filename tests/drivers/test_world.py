@@ -122,7 +122,7 @@ def test_by_content_everyone_gets_what_the_filters_say(strategy: str) -> None:
 @pytest.mark.parametrize(("peers", "clusters"), [(12, 4), (11, 3), (3, 4), (20, 1)])
 def test_clusters_are_groups_of_equal_size(peers: int, clusters: int) -> None:
     world = build(Scenario(topology="full-mesh", peers=peers, topics=1, clusters=clusters))
-    sizes = Counter(world.cluster_of(peer) for peer in range(peers))
+    sizes = Counter(world.cluster_name(peer) for peer in range(peers))
     assert len(sizes) == min(peers, clusters)
     assert max(sizes.values()) - min(sizes.values()) <= 1
 
@@ -137,20 +137,20 @@ def test_on_an_underlay_with_domains_a_cluster_is_a_domain() -> None:
     world = build(Scenario(topology="full-mesh", underlay="power-law", peers=40, clusters=2))
     assert world.placement is not None
     domains = world.placement.underlay.domain[world.placement.homes]
-    assert [world.cluster_of(peer) for peer in range(40)] == [f"domain-{domain}" for domain in domains]
+    assert [world.cluster_name(peer) for peer in range(40)] == [f"domain-{domain}" for domain in domains]
 
 
 def test_a_peer_is_told_its_cluster_if_its_membership_has_clusters() -> None:
     world = build(Scenario(strategy="scribe", membership="clusters", topology="full-mesh", peers=12))
     named = [world.peer_config(peer).of(ClusterSettings).cluster for peer in range(12)]
-    assert named == [world.cluster_of(peer) for peer in range(12)]
+    assert named == [world.cluster_name(peer) for peer in range(12)]
     told = build(Scenario(strategy="scribe", membership="clusters", topology="full-mesh", peers=12, cluster="rome"))
     assert told.peer_config(3).of(ClusterSettings).cluster == "rome"
 
 
 def test_an_underlay_of_one_domain_has_groups_of_near_peers() -> None:
     world = build(Scenario(topology="full-mesh", underlay="topohub:sndlib/germany50", peers=40, clusters=5))
-    assert len({world.cluster_of(peer) for peer in range(40)}) == 5
+    assert len({world.cluster_name(peer) for peer in range(40)}) == 5
 
 
 HOUR = {"kind": "fixed", "mean_s": 3600.0}

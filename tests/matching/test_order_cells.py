@@ -5,7 +5,15 @@ from hypothesis import strategies as st
 
 from wend.matching import order_cells
 from wend.matching.filters import parse
-from wend.matching.order_cells import CELL_BITS, cell, cells_of_value, cells_of_values, is_covered, overlaps_any, region
+from wend.matching.order_cells import (
+    CELL_BITS,
+    cell,
+    find_value_cells,
+    find_values_cells,
+    is_covered,
+    overlaps_any,
+    region,
+)
 from wend.model.events import Range
 
 numbers = st.one_of(st.integers(-(10**400), 10**400), st.floats(allow_nan=False), st.integers(-300, 300))
@@ -31,7 +39,7 @@ def test_what_a_filter_matches_is_in_its_cells(low: int, wide: int, value: objec
         wanted = parse(text) if "begins" not in text else parse("x >= 'b' and x < 'c'")
         for one in wanted.conjunctions:
             if one.matches({"x": value}):  # type: ignore[dict-item]
-                assert overlaps_any(cells_of_value(value), cells_of_values(dict(one.values)["x"]))  # type: ignore[arg-type]
+                assert overlaps_any(find_value_cells(value), find_values_cells(dict(one.values)["x"]))  # type: ignore[arg-type]
 
 
 @given(st.integers(-9, 9), st.integers(0, 9), st.integers(-9, 9), st.integers(0, 9))
@@ -39,11 +47,11 @@ def test_ranges_that_meet_have_cells_that_meet(a: int, wide: int, b: int, tall: 
     (one,) = parse(f"x in [{a}, {a + wide}]").conjunctions
     value = Range(b, b + tall)
     if one.matches({"x": value}):
-        assert overlaps_any(cells_of_value(value), cells_of_values(dict(one.values)["x"]))
+        assert overlaps_any(find_value_cells(value), find_values_cells(dict(one.values)["x"]))
 
 
 def test_a_range_between_two_neighbours_has_cells_too() -> None:
-    assert cells_of_value(Range("a", "a\0", True, True)) == (cell("a"), cell("a\0"))
+    assert find_value_cells(Range("a", "a\0", True, True)) == (cell("a"), cell("a\0"))
 
 
 @given(st.lists(codes, max_size=8), codes)

@@ -12,7 +12,7 @@ from wend.model.errors import ConfigError
 from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import MESSAGES, FlowWorkload
 from wend.planning.models import Goal
-from wend.planning.problem import charges, rows_of
+from wend.planning.problem import charged_rows, make_capacity_rows
 from wend.planning.solver import LinearProgram
 
 LARGEST = 20_000
@@ -23,10 +23,10 @@ def optimal(network: FlowNetwork, workload: FlowWorkload, goal: Goal) -> float |
     """The least usage (in messages/s on links) or the least y; None if it is infeasible. Rates must be integers."""
     if goal.kind == "blend":
         raise ConfigError("the optimal model has the goals min-usage and balance, not blend")
-    graph, rows, charged = network.graph, rows_of(network), charges(network)
+    graph, rows, charged = network.graph, make_capacity_rows(network), charged_rows(network)
     arcs = len(graph.head)
     messages = [f for f, rate in enumerate(workload.demand[MESSAGES]) for _ in range(round(float(rate)))]
-    columns = sum(arcs * (1 + len(workload.of(f))) for f in messages)
+    columns = sum(arcs * (1 + len(workload.flow_receivers(f))) for f in messages)
     if columns > LARGEST:
         raise ConfigError(f"the optimal model would have {columns} columns, more than {LARGEST}")
     size_bits = workload.demand[1] / workload.demand[0]
@@ -53,7 +53,7 @@ def optimal(network: FlowNetwork, workload: FlowWorkload, goal: Goal) -> float |
                 if r >= 0:
                     load = float(size_bits[f]) if rows.unit[r] else 1.0
                     entries.append((binding[r], takes + arc, load / float(rows.capacity[r])))
-        for receiver in workload.of(f).tolist():
+        for receiver in workload.flow_receivers(f).tolist():
             draws = column
             column += arcs
             whole += [False] * arcs

@@ -3,12 +3,12 @@
 from math import isfinite
 from typing import NamedTuple
 
-from wend.planning.candidate_paths import paths_from
-from wend.planning.delivery_graphs import Find, delivery_graphs, up_to
+from wend.planning.candidate_paths import find_paths
+from wend.planning.delivery_graphs import Find, limit_k, make_delivery_graphs
 from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import FlowWorkload
 from wend.planning.models import TIGHT, balance
-from wend.planning.problem import problem_of
+from wend.planning.problem import make_problem
 from wend.studies.campr.receivers_floor import receivers_floor
 
 
@@ -20,15 +20,15 @@ class Required(NamedTuple):
     floor: float
 
 
-def required_k(network: FlowNetwork, workload: FlowWorkload, most: int, find: Find = paths_from) -> Required:
+def required_k(network: FlowNetwork, workload: FlowWorkload, most: int, find: Find = find_paths) -> Required:
     """Try k = 1, 2, ... and stop at the first that fits, at the floor, or at `most`."""
     floor = receivers_floor(network, workload)
-    graphs = delivery_graphs(network, workload, 1, find)
+    graphs = make_delivery_graphs(network, workload, 1, find)
     tried: list[float] = []
     for k in range(1, most + 1):
         if k == 2:
-            graphs = delivery_graphs(network, workload, most, find)
-        tried.append(balance(problem_of(network, workload, up_to(graphs, k))).y)
+            graphs = make_delivery_graphs(network, workload, most, find)
+        tried.append(balance(make_problem(network, workload, limit_k(graphs, k))).y)
         if tried[-1] <= 1 + TIGHT:
             return Required(k, tuple(tried), floor)
         if isfinite(floor) and tried[-1] <= floor * (1 + TIGHT):

@@ -18,7 +18,7 @@ from wend.pictures.palette import COLOURS
 from wend.planning import plan_drawing
 from wend.topology import underlay_drawing as topology_drawing
 from wend.topology.catalog import make
-from wend.topology.overlays import choose_landmarks, landmark, scattered
+from wend.topology.overlays import choose_landmarks, landmark, random_regular
 from wend.topology.placement import place
 
 ROOT = Path(__file__).parents[2]
@@ -118,7 +118,7 @@ def full_plan(peers: int, seed: int = 1, names: str = "town") -> Plan:
 @pytest.mark.parametrize(("peers", "names"), [(4, "town"), (50, "town"), (50, "a town with a long name"), (150, "t")])
 def test_no_label_of_a_plan_overlaps_another(peers: int, names: str) -> None:
     plan = full_plan(peers, names=names)
-    picture = Picture(plan_drawing.draw(plan))
+    picture = Picture(plan_drawing.draw_plan(plan))
     assert picture.problems() == []
     for state in ("before", "after"):
         named = plan_drawing.Utilisation(plan, state).named_peers(5)
@@ -131,7 +131,7 @@ def test_wide_maps_are_one_above_the_other(across: float, above: bool) -> None:
     plan = full_plan(12)
     plan.peers["x"] = across * (plan.peers["x"] - plan.peers["x"].min()) / np.ptp(plan.peers["x"])
     plan.peers["y"] = (plan.peers["y"] - plan.peers["y"].min()) / np.ptp(plan.peers["y"])
-    picture = Picture(plan_drawing.draw(plan))
+    picture = Picture(plan_drawing.draw_plan(plan))
     assert picture.problems() == []
     before, after = (
         next(box for words, box in picture.labels if words.startswith(title)) for title in ("single", "as planned")
@@ -147,7 +147,7 @@ def test_the_directions_of_a_link_are_drawn_apart_where_they_differ() -> None:
     loads = {(0, 1): 120.0, (1, 0): 10.0, (1, 2): 40.0, (2, 1): 45.0}
     plan.arcs["after_msgs"] = np.array([loads[arc] for arc in arcs])
     plan.peers["x"], plan.peers["y"] = np.array([0.0, 1.0, 2.0]), np.array([0.0, 0.0, 0.0])
-    after = plan_drawing.draw(plan).split("as planned")[1].split("fullest</text>")[0]
+    after = plan_drawing.draw_plan(plan).split("as planned")[1].split("fullest</text>")[0]
     lines = re.findall(r'<line x1="([\d.]+)" y1="([\d.]+)" x2="[\d.]+" y2="[\d.]+" class="stroke-load-(\d)"', after)
     assert sorted(step for *_, step in lines) == ["1", "2", "5"], "0 - 1 twice, 1 - 2 once"
     below, above = (next(float(y) for _, y, step in lines if step == load) for load in "51")
@@ -175,7 +175,7 @@ def test_no_label_of_a_topology_overlaps_another(name: str) -> None:
 def test_a_picture_has_the_aspect_ratio_of_its_map() -> None:
     under = make("topohub:topozoo/Abilene", 1)
     placement = place(under, 5, 1)
-    wide = Picture(topology_drawing.draw(placement, scattered(placement, 2, 1), "wide")).canvas
+    wide = Picture(topology_drawing.draw(placement, random_regular(placement, 2, 1), "wide")).canvas
     turned = msgspec.structs.replace(under, position=under.position[:, ::-1].copy())
     tall = Picture(topology_drawing.draw(type(placement)(turned, placement.homes), placement.overlay(()), "t")).canvas
     assert wide.right / wide.bottom > 1.5
@@ -185,5 +185,5 @@ def test_a_picture_has_the_aspect_ratio_of_its_map() -> None:
 def test_landmarks_are_stars_only_where_there_are_some() -> None:
     under = make("topohub:topozoo/Abilene", 1)
     placement = place(under, 5, 1)
-    drawn: Any = topology_drawing.draw(placement, scattered(placement, 2, 1), "random")
+    drawn: Any = topology_drawing.draw(placement, random_regular(placement, 2, 1), "random")
     assert "landmark" not in drawn

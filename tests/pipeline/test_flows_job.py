@@ -24,7 +24,7 @@ from wend.model.plan import read_plan
 from wend.model.units import MINUTE, SECOND
 from wend.pipeline.flows_job import distant_times, invalid_values, missing_values, observed_span, write_flows
 from wend.pipeline.match.match_input import read_events
-from wend.planning.plan_check import check
+from wend.planning.plan_check import check_plan
 
 pytestmark = [needs_java, pytest.mark.spark]
 ROOT = Path(__file__).parents[2]
@@ -224,7 +224,7 @@ def test_the_example_of_the_page_goes_from_events_to_a_plan(tmp_path: Path, monk
     expected = by_hand(pairs, events, {line["id"]: line["peer"] for line in lines}, span)
     assert_same(flows_in(tmp_path / "flows"), expected)
     plan = read_plan(tmp_path / "plan")
-    assert check(plan) == []
+    assert check_plan(plan) == []
     assert plan.head.flows == len(expected)
 
 

@@ -46,7 +46,7 @@ def test_a_killed_sweep_goes_on_where_it_was(spark: Any, folder: Path) -> None:
 
     store = RunStore(folder, "kill", "c")
     finished = {scenario_key(scenario) for scenario in SCENARIOS[:FREE]}
-    assert store.finished() == finished
+    assert store.list_finished() == finished
     times = {key: (store.folder / f"{key}.parquet").stat().st_mtime_ns for key in finished}
 
     (folder / "open").touch()

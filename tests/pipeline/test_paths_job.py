@@ -15,7 +15,7 @@ from tests.spark import needs_java
 from wend.model.errors import ConfigError
 from wend.model.rates import Rate
 from wend.pipeline import paths_job as spread
-from wend.planning.candidate_paths import paths_from
+from wend.planning.candidate_paths import find_paths
 from wend.planning.flow_network import CsrGraph, FlowNetwork
 from wend.studies.campr.brite_flat import grow
 
@@ -31,7 +31,7 @@ def graph() -> CsrGraph:
 
 def by_hand(graph: CsrGraph, source: int, receivers: Any, k: int) -> Iterator[tuple[tuple[int, int, int], list[int]]]:
     """Each path with its key: source, receiver, rank; and its peers."""
-    found = paths_from(graph, source, receivers, k)
+    found = find_paths(graph, source, receivers, k)
     for place, receiver in enumerate(found.receivers.tolist()):
         for rank, path in enumerate(range(found.first[place], found.first[place + 1]), 1):
             arcs = found.arcs[found.ptr[path] : found.ptr[path + 1]]
@@ -82,7 +82,7 @@ def test_rows_become_the_paths_again(network: FlowNetwork, k: int, rng: Any) -> 
     rng.shuffle(batches)
     read = spread.paths_from_rows(pa.Table.from_batches(batches, schema=spread.SCHEMA), network.graph, wanted)
     for source, receivers in wanted.items():
-        found = paths_from(network.graph, source, receivers, k)
+        found = find_paths(network.graph, source, receivers, k)
         for name, mine, theirs in zip(found._fields, read[source], found, strict=True):
             assert (mine.dtype, mine.tolist()) == (theirs.dtype, theirs.tolist()), name
 

@@ -19,7 +19,7 @@ from wend.model.settings import Settings, setting
 from wend.model.summary import Late, Summary
 from wend.model.units import SECOND, Nanos
 from wend.pipeline import scenario_rows as rows
-from wend.pipeline.sweeps.run_kind import all_columns
+from wend.pipeline.sweeps.run_kind import fill_columns
 from wend.strategies.registry import PLUGINS
 
 OUTAGES = Outages(up=Spread("exponential", mean_s=60.0), down=Spread("uniform", low_s=1.0, high_s=5.0))
@@ -177,7 +177,7 @@ def test_units_end_the_names_of_columns() -> None:
 
 def test_a_result_fits_its_schema() -> None:
     row = {
-        **all_columns(rows.run_row(Scenario(outages=OUTAGES)), rows.RESULT_SCHEMA),
+        **fill_columns(rows.run_row(Scenario(outages=OUTAGES)), rows.RESULT_SCHEMA),
         **rows.summary_metrics(summary()),
     }
     table = pa.Table.from_pylist([row], schema=rows.RESULT_SCHEMA)

@@ -20,7 +20,7 @@ from wend.model.errors import ConfigError, WendError
 from wend.pipeline.underlay_inference import infer_underlay, read_records
 from wend.topology.catalog import make
 from wend.topology.link_overlap import overlaps
-from wend.topology.overlays import scattered
+from wend.topology.overlays import random_regular
 from wend.topology.placement import Placement, place
 from wend.topology.traceroute import Tracer
 from wend.topology.traceroute_counts import RECORDS
@@ -116,7 +116,7 @@ def test_a_router_on_too_many_paths_is_left_out_and_counted(spark: Any) -> None:
 
 def test_overlaps_are_those_of_the_underlay(spark: Any) -> None:
     placement = place(make("power-law", 1), 10, 1)
-    overlay = scattered(placement, 4, 1)
+    overlay = random_regular(placement, 4, 1)
     tracer = Tracer(placement, seed=3, loss=0.1)
     traces = [Traceroute(e.a, e.b, tracer.trace(e.a, e.b, n)) for e in overlay.links for n in range(12)]
     found = infer_underlay(frame(spark, traces)).overlaps.toArrow().to_pylist()
@@ -144,7 +144,7 @@ def test_made_up_records_give_their_network_back(
     spark: Any, tmp_path: Path, flaws: Flaws, least_recovered: float
 ) -> None:
     placement = place(make("brite", 1), 60, 1)
-    overlay = scattered(placement, 8, 1)
+    overlay = random_regular(placement, 8, 1)
     pairs = (np.array([link.a for link in overlay.links]), np.array([link.b for link in overlay.links]))
     truth = write_records(tmp_path / "r", placement, pairs, 12_000, seed=1, flaws=flaws)
     rows = infer_underlay(read_records(spark, str(tmp_path / "r"))).links.where("kind = 'link'").toArrow().to_pylist()

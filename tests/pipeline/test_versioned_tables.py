@@ -149,9 +149,9 @@ def test_spark_reads_columns_that_came_later_as_null(spark: Any, tmp_path: Path)
         first, {"t": TableChange(frame_columns(two, "bucket"), folder.write(two, "t", by="bucket"))}, facts={"a": 1}
     )
     assert [file.bucket for file in both.tables["t"].files] == [7, 8]
-    found = folder.frame(both, "t").toArrow().to_pylist()
+    found = folder.read_frame(both, "t").toArrow().to_pylist()
     assert sorted(found, key=str) == [{"x": 1, "y": None}, {"x": 2, "y": "b"}]
-    assert folder.frame(both, "t", buckets=[8]).toArrow().to_pylist() == [{"x": 2, "y": "b"}]
+    assert folder.read_frame(both, "t", buckets=[8]).toArrow().to_pylist() == [{"x": 2, "y": "b"}]
     assert (both.transactions, both.facts) == ({"app": 3}, {"a": 1})
     third = spark.createDataFrame([("a",)], "x string")
     with pytest.raises(ConfigError, match="column x of the table t holds bigint, and cannot hold string"):
@@ -169,7 +169,7 @@ def test_compaction_merges_small_files_of_a_bucket(spark: Any, tmp_path: Path) -
     assert (made.files_before, made.files_after, made.files_removed) == (4, 2, 0)
     assert sorted(rows(tmp_path)) == [0, 1, 2, 3]
     newest = folder.require_newest()
-    assert sorted(folder.frame(newest, "t", buckets=[1]).toArrow()["x"].to_pylist()) == [1, 3]
+    assert sorted(folder.read_frame(newest, "t", buckets=[1]).toArrow()["x"].to_pylist()) == [1, 3]
     assert compact(spark, tmp_path, retain_ns=-1).files_removed == 4
     assert sorted(rows(tmp_path)) == [0, 1, 2, 3]
 

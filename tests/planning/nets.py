@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from wend.model.rates import Rate
 from wend.planning.flow_network import FlowNetwork
-from wend.planning.flow_workload import Flow, FlowWorkload, workload_of
+from wend.planning.flow_workload import Flow, FlowWorkload, make_workload
 from wend.topology.graph import Overlay, OverlayLink
 
 
@@ -39,7 +39,7 @@ def workload(network: FlowNetwork, rng: np.random.Generator, flows: int, rates: 
         others = [p for p in range(network.peers) if p != publisher]
         receivers = rng.choice(others, int(rng.integers(1, len(others) + 1)), replace=False).tolist()
         made.append(Flow(publisher, receivers, int(rng.integers(1, rates + 1)), 100, int(rng.integers(1, 4))))
-    return workload_of(made, network.names)
+    return make_workload(made, network.names)
 
 
 def random_network(rng: np.random.Generator, peers: int, more: int, kind: str, capacities: int = 4) -> FlowNetwork:

@@ -12,7 +12,7 @@ from tests.planning.nets import overlay
 from wend.model.events import PeerId
 from wend.model.units import MS, SECOND
 from wend.planning.flow_network import FlowNetwork
-from wend.planning.flow_workload import Flow, workload_of
+from wend.planning.flow_workload import Flow, make_workload
 
 Links = list[tuple[int, int, int, float]]
 LINE: Links = [(0, 1, 10 * MS, 100.0), (1, 2, 10 * MS, 100.0), (1, 3, 10 * MS, 100.0)]
@@ -22,7 +22,9 @@ RING: Links = [(0, 1, 10 * MS, 100.0), (1, 3, 10 * MS, 100.0), (0, 2, 30 * MS, 1
 def share(links: Links, flows: list[Flow], deadline_ms: float, duration_s: float | None = None) -> float:
     network = FlowNetwork(overlay(1 + max(b for _, b, *_ in links), links))
     duration = None if duration_s is None else round(duration_s * SECOND)
-    return on_time_bound(network, workload_of(flows, network.names), lambda a, b: int(deadline_ms * MS), duration).share
+    return on_time_bound(
+        network, make_workload(flows, network.names), lambda a, b: int(deadline_ms * MS), duration
+    ).share
 
 
 @pytest.mark.parametrize(("rate", "best"), [(50, 1.0), (100, 1.0), (200, 0.5), (400, 0.25)])

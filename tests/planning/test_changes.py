@@ -18,9 +18,9 @@ from wend.model.plan import read_plan
 from wend.model.rates import Rate
 from wend.pipeline.telemetry.measured_network import measured_overlay
 from wend.planning.flow_network import FlowNetwork
-from wend.planning.flow_workload import FlowWorkload, workload_of
+from wend.planning.flow_workload import FlowWorkload, make_workload
 from wend.planning.models import parse_goal
-from wend.planning.plan_changes import changes_since
+from wend.planning.plan_changes import compare_plan
 from wend.planning.planner import make_plan
 
 WINDOW = 60 * 10**9
@@ -61,7 +61,7 @@ def network(rows: Rows, capacity: float = 10.0) -> FlowNetwork:
 
 
 def workload(rows: Rows) -> FlowWorkload:
-    return workload_of([msgspec.convert(row, Flow) for row in rows], [str(peer) for peer in range(4)])
+    return make_workload([msgspec.convert(row, Flow) for row in rows], [str(peer) for peer in range(4)])
 
 
 # ---------------------------------------------------------------- what has changed
@@ -69,12 +69,12 @@ def workload(rows: Rows) -> FlowWorkload:
 
 def test_nothing_changed_is_no_reason_and_each_change_is_one() -> None:
     made = make_plan(network(LINKS), workload(FLOWS), parse_goal("balance"), 3)
-    same = changes_since(made, network(LINKS), workload(FLOWS))
+    same = compare_plan(made, network(LINKS), workload(FLOWS))
     assert (same.topology, same.workload, same.links) == (False, 0.0, 0.0)
     assert same.load == pytest.approx(made.head.highest_load) and same.reasons(0.0) == []
 
     def reasons(rows: Rows, flows: Rows) -> str:
-        return "; ".join(changes_since(made, network(rows), workload(flows)).reasons(0.2))
+        return "; ".join(compare_plan(made, network(rows), workload(flows)).reasons(0.2))
 
     assert reasons(LINKS[:3], [flow(0, [2], 4.0)]) == "the network has other links"
     assert reasons(LINKS, [FLOWS[0], flow(1, [3], 6.0)]) == "25 % of the workload has changed"
@@ -83,7 +83,7 @@ def test_nothing_changed_is_no_reason_and_each_change_is_one() -> None:
     worse = [link(0, 1, availability=0.5), *LINKS[1:]]
     assert reasons(worse, FLOWS) == "the capacity of a link has changed by 50 %"
     full = [flow(0, [2], 4.7), flow(1, [3], 4.7)]
-    narrow = changes_since(made, network(LINKS, 4.0), workload(full))
+    narrow = compare_plan(made, network(LINKS, 4.0), workload(full))
     assert "the plan would load a link or peer to" in narrow.reasons(9.0)[0]
 
 

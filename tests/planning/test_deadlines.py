@@ -21,23 +21,23 @@ from wend.model.forwarding import Forwarding
 from wend.model.plan import Plan, read_plan
 from wend.model.rates import Rate
 from wend.model.units import MS
-from wend.planning.candidate_paths import paths_from
-from wend.planning.delivery_graphs import DeliveryGraphs, delivery_graphs
+from wend.planning.candidate_paths import find_paths
+from wend.planning.delivery_graphs import DeliveryGraphs, make_delivery_graphs
 from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import (
     Flow,
     FlowWorkload,
     draw_workload,
+    make_workload,
     read_workload,
-    workload_of,
     write_workload,
 )
-from wend.planning.graph_delays import graph_delays, receiver_limits
-from wend.planning.models import DELAY, USAGE, Goal, balance, objective_of, optimised, parse_goal, solve
-from wend.planning.plan_check import check
+from wend.planning.graph_delays import compute_graph_delays, receiver_limits
+from wend.planning.models import DELAY, USAGE, Goal, balance, first_objective, optimise_reduced, parse_goal, solve
+from wend.planning.plan_check import check_plan
 from wend.planning.planner import make_plan
-from wend.planning.problem import Problem, problem_of
-from wend.planning.route_choice import candidates
+from wend.planning.problem import Problem, make_problem
+from wend.planning.route_choice import make_candidates
 
 GOALS = ("balance", "min-usage", "min-delay", "blend:0.3")
 SQUARE = [(0, 1, 10 * MS, 50.0), (1, 3, 10 * MS, 50.0), (0, 2, 30 * MS, 100.0), (2, 3, 30 * MS, 100.0)]
@@ -49,7 +49,7 @@ def square(
 ) -> tuple[FlowNetwork, FlowWorkload]:
     network = FlowNetwork(overlay(4, SQUARE))
     made = [Flow(0, [3], rate, 100 * n, weight, deadline) for n in range(flows)]
-    return network, workload_of(made, network.names)
+    return network, make_workload(made, network.names)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_deadlines_are_merged_written_and_read(tmp_path: Path) -> None:
         Flow("b", ["d"], deadline="2x"),
     ]  # fmt: skip
     assert next(check_flows(flows, names, "here")).deadline == Deadline(0.08, 3.0)
-    made = workload_of(flows, names)
+    made = make_workload(flows, names)
     assert made.deadline.T.tolist() == [[0.08, 3.0], [np.inf, np.inf], [np.inf, 2.0]]
     assert made.with_deadline(Deadline(factor=4)).deadline.T.tolist() == [[0.08, 3.0], [np.inf, 4.0], [np.inf, 2.0]]
     for name in ("flows.jsonl", "flows.parquet"):
@@ -113,17 +113,17 @@ def test_candidates_are_late_for_as_few_receivers_as_any_graph(
     network: FlowNetwork, k: int, seed: int, factor: float
 ) -> None:
     made = workload(network, np.random.Generator(np.random.PCG64(seed)), 4).with_deadline(Deadline(factor=factor * 1e7))
-    all_graphs = delivery_graphs(network, made, k)
+    all_graphs = make_delivery_graphs(network, made, k)
     late = late_by_hand(network, made, all_graphs)
-    delays = graph_delays(network, made, all_graphs.of_flow, all_graphs.ptr, all_graphs.arcs)
+    delays = compute_graph_delays(network, made, all_graphs.of_flow, all_graphs.ptr, all_graphs.arcs)
     assert delays.late.tolist() == late
-    chosen = candidates(network, made, k, paths_from)
+    chosen = make_candidates(network, made, k, find_paths)
     assert late_by_hand(network, made, chosen.graphs) == [
         min(late[all_graphs.of_flow[f] : all_graphs.of_flow[f + 1]])
         for f in range(len(made))
         for _ in range(chosen.graphs.of_flow[f], chosen.graphs.of_flow[f + 1])
     ]
-    single = delivery_graphs(network, made, 1)
+    single = make_delivery_graphs(network, made, 1)
     firsts = [chosen.single.arcs[a:b].tolist() for a, b in zip(chosen.single.ptr, chosen.single.ptr[1:], strict=False)]
     assert firsts == [single.arcs[single.ptr[g] : single.ptr[g + 1]].tolist() for g in single.of_flow[:-1]]
 
@@ -142,7 +142,7 @@ def test_a_graph_that_misses_the_deadline_carries_nothing(goal: str) -> None:
 
 def test_a_flow_that_no_graph_serves_in_time_is_planned_and_counted() -> None:
     plan = make_plan(*square(40.0, "1x"), Goal("balance"), 2)
-    assert plan.head.late == 1 and check(plan) == []
+    assert plan.head.late == 1 and check_plan(plan) == []
 
 
 def test_a_plan_carries_its_deadlines(tmp_path: Path) -> None:
@@ -182,13 +182,13 @@ def test_the_stages_are_the_optima_one_after_the_other(start: int) -> None:
     for seed in range(start, start + 10):
         network, made, graphs, _ = instance(seed)
         network.graph.delay[:] *= MS  # differences of nanoseconds would be within the tolerance of the solver
-        problem = problem_of(network, made, graphs)
+        problem = make_problem(network, made, graphs)
         limit = balance(problem).y * 1.1
         usage, delay = problem.costs(USAGE), problem.costs(DELAY)
         for objectives, stages in (((USAGE, DELAY), [usage, delay]), ((DELAY, USAGE), [delay, usage])):
             best = best_by_hand(problem, stages, limit)
             for reduced in (True, False):
-                found = optimised(problem, objectives, limit=limit, reduced=reduced)
+                found = optimise_reduced(problem, objectives, limit=limit, reduced=reduced)
                 assert found is not None
                 assert [float(cost @ found.shares) for cost in stages] == pytest.approx(best, rel=2e-5), seed
 
@@ -201,8 +201,8 @@ def test_the_weight_of_a_flow_gives_it_the_short_route_in_every_goal(kind: str) 
     network = FlowNetwork(overlay(6, links))
     for heavy, light in ((0, 1), (1, 0)):
         weights = [3.0, 1.0] if heavy == 0 else [1.0, 3.0]
-        made = workload_of([Flow(0, [4], 50, weight=weights[0]), Flow(0, [5], 50, weight=weights[1])], network.names)
-        problem = problem_of(network, made, delivery_graphs(network, made, 2))
+        made = make_workload([Flow(0, [4], 50, weight=weights[0]), Flow(0, [5], 50, weight=weights[1])], network.names)
+        problem = make_problem(network, made, make_delivery_graphs(network, made, 2))
         found = solve(problem, Goal(kind, 0.5))  # type: ignore[arg-type]
         assert found is not None
         fast = problem.of_flow[:-1]
@@ -220,11 +220,11 @@ def test_weights_change_no_value_of_a_goal() -> None:
             goal = parse_goal(text)
             values = []
             for each in (made, plain):
-                problem = problem_of(network, each, graphs)
+                problem = make_problem(network, each, graphs)
                 found = solve(problem, goal)
                 if found is None:
                     continue
-                objective = objective_of(problem, goal)
+                objective = first_objective(problem, goal)
                 values.append(float(problem.costs(objective) @ found.shares) + objective.y * found.y)
             assert values == pytest.approx(values[:1] * len(values), rel=1e-6), (seed, text)
 
@@ -253,7 +253,7 @@ class Overlays:
         world = Scenario(peers=20, degree=5, seed=seed, pf=0.0, pl=0.0, topics=1, factor=3.0)
         self.network = FlowNetwork(build(world).overlay, link=Rate(40.0))
         self.flows = draw_workload(20, 200, popularity=0.3, seed=seed, publishers=0.3)
-        single = balance(problem_of(self.network, self.flows, delivery_graphs(self.network, self.flows, 1)))
+        single = balance(make_problem(self.network, self.flows, make_delivery_graphs(self.network, self.flows, 1)))
         self.flows.demand = self.flows.demand * 0.5 / single.y
         write_workload(self.flows, folder / "flows.jsonl")
         self.world = world.with_(
@@ -277,7 +277,7 @@ def test_plans_with_deadlines_are_on_time_at_least_as_often_as_a_tree(tmp_path: 
     assert case.on_time(blind) < tree - 0.2, "a balanced plan without deadlines takes detours"
     for goal in ("balance", "min-delay"):
         plan = case.plan(goal, "3x")
-        assert check(plan) == []
+        assert check_plan(plan) == []
         assert case.on_time(plan) >= tree
         assert plan.head.highest_load < plan.head.highest_load_single
 
@@ -295,6 +295,6 @@ def test_a_check_knows_delays_and_deadlines(field: str, value: float, complaint:
     made.deadline[1] = np.inf
     made.deadline[0] = 0.05
     plan = make_plan(network, made, Goal("balance"), 2)
-    assert check(plan) == []
+    assert check_plan(plan) == []
     wrong = Plan(msgspec.structs.replace(plan.head, **{field: value}), plan.tables)
-    assert check(wrong) == [complaint]
+    assert check_plan(wrong) == [complaint]

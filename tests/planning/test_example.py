@@ -12,12 +12,12 @@ import pytest
 
 from wend.console.app import app
 from wend.model.plan import read_plan
-from wend.planning.delivery_graphs import DeliveryGraphs, delivery_graphs
+from wend.planning.delivery_graphs import DeliveryGraphs, make_delivery_graphs
 from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import FlowWorkload, read_workload
-from wend.planning.models import balance, least_usage
-from wend.planning.plan_check import check
-from wend.planning.problem import Problem, problem_of
+from wend.planning.models import balance, minimise_usage
+from wend.planning.plan_check import check_plan
+from wend.planning.problem import Problem, make_problem
 from wend.topology.maps import from_graphml
 
 ROOT = Path(__file__).parents[2]
@@ -28,8 +28,8 @@ PAGE = (ROOT / "docs" / "explanation" / "planning.md").read_text(encoding="utf-8
 def scenario(flows: str, topology: str = "seven") -> tuple[FlowNetwork, FlowWorkload, DeliveryGraphs, Problem]:
     network = FlowNetwork(from_graphml(FILES / f"{topology}.graphml", delay_ms=(1.0, 1.0), loss=0.0, seed=1))
     workload = read_workload(FILES / f"{flows}.jsonl", network.names)
-    graphs = delivery_graphs(network, workload, 2)
-    return network, workload, graphs, problem_of(network, workload, graphs)
+    graphs = make_delivery_graphs(network, workload, 2)
+    return network, workload, graphs, make_problem(network, workload, graphs)
 
 
 def named(network: FlowNetwork, graphs: DeliveryGraphs) -> list[list[str]]:
@@ -64,7 +64,7 @@ BOTH_ONE, VIA_TWO, VIA_FIVE = ["12", "23", "24", "37", "46"], ["12", "24", "46",
 def test_one_receiver() -> None:
     network, _, graphs, problem = scenario("one")
     assert named(network, graphs) == [ONE, TWO]
-    least = least_usage(problem)
+    least = minimise_usage(problem)
     assert least is not None
     assert least.shares.tolist() == [0, 1], "the first path is too narrow; the whole flow fits on the second"
     assert (balance(problem).y, least.usage) == pytest.approx(every_split(problem, 30))
@@ -74,7 +74,7 @@ def test_one_receiver() -> None:
 def test_two_receivers() -> None:
     network, _, graphs, problem = scenario("two")
     assert named(network, graphs) == [BOTH_ONE, VIA_TWO, VIA_FIVE], "the second union is two trees"
-    least = least_usage(problem)
+    least = minimise_usage(problem)
     assert least is not None
     assert least.shares.tolist() == [0, 1, 0], "everything goes over node two to node four, and splits there"
     assert (balance(problem).y, least.usage) == pytest.approx(every_split(problem, 30))
@@ -84,7 +84,9 @@ def test_two_receivers() -> None:
 def test_two_senders() -> None:
     network, _, graphs, problem = scenario("three", "seven-wider")
     assert named(network, graphs) == [BOTH_ONE, VIA_TWO, VIA_FIVE, ["24", "46"], ["25", "46", "54"]]
-    assert (problem.loads(problem.first()) > problem.capacity).sum() == 2, "2 -> 3 and 2 -> 4 are too narrow"
+    assert (problem.loads(problem.single_path_shares()) > problem.capacity).sum() == 2, (
+        "2 -> 3 and 2 -> 4 are too narrow"
+    )
     assert balance(problem).y == pytest.approx(1.0)
     # Without path splitting the text's choice is the only one that fits ...
     whole = [np.array(s) for s in product((0.0, 1.0), repeat=5) if sum(s[:3]) == 1 and sum(s[3:]) == 1]
@@ -92,7 +94,7 @@ def test_two_senders() -> None:
     assert [s.tolist() for s in fitting] == [[0, 1, 0, 0, 1]]
     assert every_split(problem, 1) == (pytest.approx(1.0), pytest.approx(180.0))
     # ... and with it there is a shorter plan: node one splits, node two uses its first graph.
-    least = least_usage(problem)
+    least = minimise_usage(problem)
     assert least is not None
     assert (balance(problem).y, least.usage) == pytest.approx(every_split(problem, 6))
     assert least.usage == pytest.approx(160.0)
@@ -119,7 +121,7 @@ def test_the_commands_of_the_page_work(folder: Path) -> None:
         wend(line)
     for name in ("one", "two", "three"):
         plan = read_plan(folder / name)
-        assert check(plan) == []
+        assert check_plan(plan) == []
         row = next(line for line in PAGE.splitlines() if line.startswith(f"| {name}: "))
         highest, single, usage, usage_single = re.findall(r"([\d.]+)(?: %| msg/s)", row)[-4:]
         assert 100 * plan.head.highest_load == pytest.approx(float(highest), abs=0.1)

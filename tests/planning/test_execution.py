@@ -22,12 +22,12 @@ from wend.model.forwarding import Forwarding
 from wend.model.plan import Plan
 from wend.model.randomness import stream
 from wend.model.units import MS, SECOND
-from wend.planning.delivery_graphs import delivery_graphs
+from wend.planning.delivery_graphs import make_delivery_graphs
 from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import MESSAGES, FlowWorkload, draw_workload, write_workload
 from wend.planning.models import balance, parse_goal
 from wend.planning.planner import make_plan
-from wend.planning.problem import problem_of
+from wend.planning.problem import make_problem
 from wend.protocol.notices import REFUSED
 from wend.topology.graph import Overlay
 
@@ -48,7 +48,7 @@ class Case:
         self.network = FlowNetwork(overlay)
         self.workload = draw_workload(WORLD.peers, 24, popularity=0.3, seed=3, publishers=0.3)
         self.workload.weight[:] = stream(3, "tests", "weights").integers(1, 6, len(self.workload))
-        problem = problem_of(self.network, self.workload, delivery_graphs(self.network, self.workload, K))
+        problem = make_problem(self.network, self.workload, make_delivery_graphs(self.network, self.workload, K))
         self.fits = self.workload.demand / balance(problem).y
 
     def offer(self, load: float) -> FlowWorkload:

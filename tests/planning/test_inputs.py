@@ -18,8 +18,8 @@ from wend.planning.flow_workload import (
     Flow,
     FlowWorkload,
     draw_workload,
+    make_workload,
     read_workload,
-    workload_of,
     write_workload,
 )
 from wend.topology.generators import regular
@@ -123,13 +123,13 @@ GRAPHML = """<graphml xmlns="http://graphml.graphdrawing.org/xmlns">
 
 def flows(made: FlowWorkload) -> list[tuple[int, list[int], float, float, float]]:
     return [
-        (int(made.publisher[f]), made.of(f).tolist(), *made.demand[:, f].tolist(), float(made.weight[f]))
+        (int(made.publisher[f]), made.flow_receivers(f).tolist(), *made.demand[:, f].tolist(), float(made.weight[f]))
         for f in range(len(made))
     ]
 
 
 def test_flows_with_the_same_publisher_and_receivers_are_one() -> None:
-    made = workload_of(
+    made = make_workload(
         [
             Flow("a", ["c", "b", "c"], 10, 100, 1.0),
             Flow(1, [0], "8kbit/s", 100, 2.0),
@@ -158,17 +158,17 @@ def test_flows_with_the_same_publisher_and_receivers_are_one() -> None:
 )
 def test_invalid_flows_are_refused(flow: Flow, complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
-        workload_of([flow], NAMES)
+        make_workload([flow], NAMES)
 
 
 SEVEN = [str(i) for i in range(1, 8)]
 
 
 def test_a_number_is_the_peer_with_that_name() -> None:
-    assert flows(workload_of([Flow(1, [7, "2"])], SEVEN)) == flows(workload_of([Flow("1", ["7", 2])], SEVEN))
-    assert flows(workload_of([Flow(1, [7])], SEVEN))[0][:2] == (0, [6])
+    assert flows(make_workload([Flow(1, [7, "2"])], SEVEN)) == flows(make_workload([Flow("1", ["7", 2])], SEVEN))
+    assert flows(make_workload([Flow(1, [7])], SEVEN))[0][:2] == (0, [6])
     # Numbers are indices only if no name is a number.
-    assert flows(workload_of([Flow(1, [2])], ["Ulm", "Kiel", "Bonn"]))[0][:2] == (1, [2])
+    assert flows(make_workload([Flow(1, [2])], ["Ulm", "Kiel", "Bonn"]))[0][:2] == (1, [2])
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_a_number_is_the_peer_with_that_name() -> None:
 )
 def test_ambiguous_peers_are_refused(names: list[str], who: int | str, complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
-        workload_of([Flow(who, [names[2]])], names)
+        make_workload([Flow(who, [names[2]])], names)
 
 
 @pytest.mark.parametrize("names", [SEVEN, ["Ulm", "Ulm", *"abcde"], ["3", *"abcdef"]], ids=["1..7", "twice", "a 3"])

@@ -12,12 +12,12 @@ from wend.model.errors import ConfigError
 from wend.model.rates import Rate
 from wend.planning import master_problem as master
 from wend.planning import partial_plan as partial
-from wend.planning.delivery_graphs import DeliveryGraphs, delivery_graphs
+from wend.planning.delivery_graphs import DeliveryGraphs, make_delivery_graphs
 from wend.planning.flow_network import FlowNetwork
-from wend.planning.flow_workload import MESSAGES, Flow, FlowWorkload, workload_of
-from wend.planning.models import Goal, balance, least_usage, parse_goal, solve
-from wend.planning.partial_plan import most_valuable, undelivered, undelivered_at_least
-from wend.planning.problem import Problem, problem_of
+from wend.planning.flow_workload import MESSAGES, Flow, FlowWorkload, make_workload
+from wend.planning.models import Goal, balance, minimise_usage, parse_goal, solve
+from wend.planning.partial_plan import count_undelivered, find_most_valuable, undelivered_at_least
+from wend.planning.problem import Problem, make_problem
 from wend.topology.graph import Overlay, OverlayLink
 
 KINDS = ("link", "peer", "both")
@@ -29,8 +29,8 @@ def instance(
     rng = np.random.Generator(np.random.PCG64(seed))
     network = random_network(rng, peers, more=peers, kind=KINDS[seed % 3])
     made = workload(network, rng, flows, rates)
-    graphs = delivery_graphs(network, made, k)
-    return network, made, graphs, problem_of(network, made, graphs)
+    graphs = make_delivery_graphs(network, made, k)
+    return network, made, graphs, make_problem(network, made, graphs)
 
 
 def matrices(problem: Problem) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -69,18 +69,18 @@ def test_raw_and_reduced_optima_agree(start: int) -> None:
         assert best.y == pytest.approx(reference(problem, 0.0, 1.0, None), rel=1e-6), seed
         # A limit that binds and is feasible for every instance.
         for limit in (best.y * 1.001, best.y * 1.2):
-            least = least_usage(problem, limit=limit)
-            raw = least_usage(problem, limit=limit, reduced=False)
+            least = minimise_usage(problem, limit=limit)
+            raw = minimise_usage(problem, limit=limit, reduced=False)
             assert least is not None and raw is not None
             assert least.usage == pytest.approx(raw.usage, rel=1e-6), seed
             assert least.usage == pytest.approx(reference(problem, 1.0, 0.0, limit), rel=1e-6), seed
             assert least.y <= limit * (1 + 1e-6)
-        assert least_usage(problem, limit=best.y * 0.99) is None
+        assert minimise_usage(problem, limit=best.y * 0.99) is None
         assert reference(problem, 1.0, 0.0, best.y * 0.99) is None
         roomy = problem._replace(capacity=problem.capacity * best.y * 1.1)
         mixed, raw = solve(roomy, Goal("blend", 0.3)), solve(roomy, Goal("blend", 0.3), reduced=False)
         assert mixed is not None and raw is not None
-        single = roomy.first()
+        single = roomy.single_path_shares()
         y, usage = float((roomy.loads(single) / roomy.capacity).max()), roomy.usage(single)
         value = 0.7 * mixed.usage / usage + 0.3 * mixed.y / y
         assert value == pytest.approx(0.7 * raw.usage / usage + 0.3 * raw.y / y, rel=1e-6), seed
@@ -96,7 +96,7 @@ def test_few_columns_find_the_optimum_of_all(monkeypatch: pytest.MonkeyPatch) ->
         led = balance(problem)
         limit = led.y * 1.01
         monkeypatch.setattr(master, "ROUNDS", 1)
-        alone, least = balance(problem), least_usage(problem, limit=limit)
+        alone, least = balance(problem), minimise_usage(problem, limit=limit)
         monkeypatch.undo()
         assert least is not None
         assert (led.y, alone.y) == pytest.approx((whole, whole), rel=1e-6), seed
@@ -135,30 +135,32 @@ def test_of_equally_balanced_plans_the_one_with_the_least_usage_wins() -> None:
 def bypass(rate: float) -> tuple[FlowNetwork, FlowWorkload]:
     """From 0 to 2: fast over 1, without capacity limits, or over one slow link of 40 msg/s."""
     made = Overlay(3, [OverlayLink(0, 1, 1), OverlayLink(0, 2, 10, 0.0, 40.0), OverlayLink(1, 2, 1)])
-    return FlowNetwork(made), workload_of([Flow(0, [2], rate)], made.names)
+    return FlowNetwork(made), make_workload([Flow(0, [2], rate)], made.names)
 
 
 def test_a_limit_of_zero_is_a_limit() -> None:
     network, made = bypass(50.0)
-    problem = problem_of(network, made, delivery_graphs(network, made, 2))
+    problem = make_problem(network, made, make_delivery_graphs(network, made, 2))
     assert balance(problem).y == 0
     for reduced in (True, False):
         found = solve(problem, Goal("balance"), reduced=reduced)
         assert found is not None
         assert (found.y, found.shares.tolist()) == (0.0, [1.0, 0.0])
-        assert least_usage(problem_of(network, made, delivery_graphs(network, made, 1)), limit=0.0, reduced=reduced)
+        assert minimise_usage(
+            make_problem(network, made, make_delivery_graphs(network, made, 1)), limit=0.0, reduced=reduced
+        )
     loaded = problem._replace(
         of_flow=np.array([0, 1]), ptr=problem.ptr[1:], hops=problem.hops[1:], delay=problem.delay[1:],
         moved=problem.moved[1:],
     )  # fmt: skip
-    assert least_usage(loaded, limit=0.0, reduced=False) is None
+    assert minimise_usage(loaded, limit=0.0, reduced=False) is None
 
 
 @pytest.mark.parametrize(("weight", "direct"), [(0.0, 1.0), (0.3, 1.0), (0.9, 0.0), (1.0, 0.0)])
 def test_a_blend_needs_no_load_on_single_paths(weight: float, direct: float) -> None:
     """Usage in units of 2 x 20 msg/s, y as it is: the direct path saves (1 - b) / 2 and costs b / 2."""
     network, made = bypass(20.0)
-    found = solve(problem_of(network, made, delivery_graphs(network, made, 2)), Goal("blend", weight))
+    found = solve(make_problem(network, made, make_delivery_graphs(network, made, 2)), Goal("blend", weight))
     assert found is not None
     assert found.shares[1] == direct
 
@@ -166,8 +168,8 @@ def test_a_blend_needs_no_load_on_single_paths(weight: float, direct: float) -> 
 def test_a_blend_of_zero_loads_is_made() -> None:
     """Capacities in bit/s, and messages without a size."""
     made = Overlay(3, [OverlayLink(0, 1, 1), OverlayLink(0, 2, 10), OverlayLink(1, 2, 1)])
-    network, flows = FlowNetwork(made, link=Rate(1e7, bits=True)), workload_of([Flow(0, [2], 10.0)], made.names)
-    found = solve(problem_of(network, flows, delivery_graphs(network, flows, 2)), Goal("blend", 0.5))
+    network, flows = FlowNetwork(made, link=Rate(1e7, bits=True)), make_workload([Flow(0, [2], 10.0)], made.names)
+    found = solve(make_problem(network, flows, make_delivery_graphs(network, flows, 2)), Goal("blend", 0.5))
     assert found is not None
     assert (found.y, found.usage) == (0.0, 0.0)
 
@@ -175,7 +177,7 @@ def test_a_blend_of_zero_loads_is_made() -> None:
 def test_more_graphs_never_make_it_worse() -> None:
     for seed in range(30):
         network, made, *_ = instance(seed)
-        found = [balance(problem_of(network, made, delivery_graphs(network, made, k))).y for k in (1, 2, 3, 4)]
+        found = [balance(make_problem(network, made, make_delivery_graphs(network, made, k))).y for k in (1, 2, 3, 4)]
         assert all(b <= a * (1 + 1e-9) for a, b in pairwise(found))
 
 
@@ -191,7 +193,7 @@ def test_plans_are_near_the_optimal_model() -> None:
         assert best is not None
         assert y <= Y_FACTOR * best * (1 + 1e-6), seed
         roomy = problem._replace(capacity=problem.capacity * 1e3)
-        free, least = optimal(_roomy(network), made, Goal("min-usage")), least_usage(roomy)
+        free, least = optimal(_roomy(network), made, Goal("min-usage")), minimise_usage(roomy)
         assert free is not None and least is not None
         assert free * (1 - 1e-6) <= least.usage <= USAGE_FACTOR * free, seed
         ratios.append((y / best, least.usage / free))
@@ -238,7 +240,7 @@ def full_model(network: FlowNetwork, made: FlowWorkload, graphs: DeliveryGraphs)
                 bounds.append(capacities[which])
     worth = np.zeros(width)
     for i, (f, _, arc) in enumerate(columns):
-        if head[arc] in made.of(f):
+        if head[arc] in made.flow_receivers(f):
             worth[i] = made.weight[f] * made.demand[MESSAGES, f]
     found = linprog(-worth, A_ub=np.array(rows), b_ub=np.array(bounds), bounds=(0, None))
     return -float(found.fun)
@@ -248,10 +250,10 @@ def test_the_most_valuable_partial_plan_is_that_of_the_full_model() -> None:
     cut = 0
     for seed in range(40):
         network, made, graphs, problem = instance(seed, k=2, rates=20)
-        part = most_valuable(network, made, graphs)
+        part = find_most_valuable(network, made, graphs)
         assert part.value == pytest.approx(full_model(network, made, graphs), rel=1e-6), seed
         assert part.value <= part.bound * (1 + 1e-9)
-        loads = problem_of(network, made, part.graphs).loads(part.shares)
+        loads = make_problem(network, made, part.graphs).loads(part.shares)
         assert (loads <= problem.capacity * (1 + 1e-6)).all()
         sums = np.add.reduceat(np.append(part.shares, 0.0), part.graphs.of_flow[:-1])
         empty = np.diff(part.graphs.of_flow) == 0
@@ -269,8 +271,8 @@ def test_partial_plans_of_demands_far_beyond_all_capacities_respect_these() -> N
         rng = np.random.Generator(np.random.PCG64(seed))
         demand = made.demand * 10.0 ** rng.integers(0 if seed % 2 else 8, 10, len(made))
         huge = FlowWorkload(made.publisher, made.ptr, made.receivers, demand, made.weight)
-        part = most_valuable(network, huge, graphs)
-        loads = problem_of(network, huge, part.graphs).loads(part.shares)
+        part = find_most_valuable(network, huge, graphs)
+        loads = make_problem(network, huge, part.graphs).loads(part.shares)
         assert (loads <= problem.capacity * (1 + 1e-9)).all(), seed
         assert part.value > 0
         assert part.value == pytest.approx(part.bound, rel=1e-5), seed
@@ -280,19 +282,19 @@ def test_with_many_flows_multiplicative_weights_come_first(monkeypatch: pytest.M
     monkeypatch.setattr(partial, "MANY", 0)
     for seed in range(8):
         network, made, graphs, problem = instance(seed, peers=12, flows=40, k=2, rates=8)
-        part = most_valuable(network, made, graphs)
+        part = find_most_valuable(network, made, graphs)
         best = full_model(network, made, graphs)
         assert best - partial.ROUGH * part.whole <= part.value <= best * (1 + 1e-6), seed
         assert part.bound >= best * (1 - 1e-6), seed
-        loads = problem_of(network, made, part.graphs).loads(part.shares)
+        loads = make_problem(network, made, part.graphs).loads(part.shares)
         assert (loads <= problem.capacity * (1 + 1e-6)).all()
 
 
 def test_undelivered_counts_receivers_on_single_paths() -> None:
     for seed in range(30):
         network, made, _, _ = instance(seed, rates=20)
-        first = delivery_graphs(network, made, 1)
-        lost, wanted = undelivered(network, made, first)
+        first = make_delivery_graphs(network, made, 1)
+        lost, wanted = count_undelivered(network, made, first)
         equal = FlowWorkload(made.publisher, made.ptr, made.receivers, made.demand, np.ones(len(made)))
         assert wanted == made.deliveries()
         least, _ = undelivered_at_least(network, made, first)

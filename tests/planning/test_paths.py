@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tests.planning.nets import networks, overlay
 from wend.model.errors import ConfigError
 from wend.model.rates import Rate
-from wend.planning.candidate_paths import CandidatePaths, paths_from
+from wend.planning.candidate_paths import CandidatePaths, find_paths
 from wend.planning.flow_network import FlowNetwork
-from wend.planning.path_ranking import by_capacity, by_rejecting, ranking
+from wend.planning.path_ranking import find_ranking, rank_by_capacity, rank_by_rejecting
 from wend.studies.campr.brite_flat import grow
 
 Path = tuple[int, ...]
@@ -84,14 +84,14 @@ def listed(network: FlowNetwork, found: CandidatePaths) -> dict[int, list[Path]]
 def test_paths_are_those_of_the_definition(network: FlowNetwork, k: int, spare: bool, data: st.DataObject) -> None:
     source = data.draw(st.integers(0, network.peers - 1))
     others = np.array([p for p in range(network.peers) if p != source], dtype=np.int32)
-    found = listed(network, paths_from(network.graph, source, others, k, spare_ends=spare))
+    found = listed(network, find_paths(network.graph, source, others, k, spare_ends=spare))
     assert found == {t: plain(network, source, t, k, spare) for t in others.tolist()}
 
 
 def test_a_larger_network_agrees_with_the_definition_and_with_networkx() -> None:
     network = FlowNetwork(grow(120, "attached", seed=3), link=Rate(20.0))
     receivers = np.arange(1, 120, 7, dtype=np.int32)
-    found = listed(network, paths_from(network.graph, 0, receivers, 4))
+    found = listed(network, find_paths(network.graph, 0, receivers, 4))
     assert found == {t: plain(network, 0, t, 4, False) for t in receivers.tolist()}
     free = nx.Graph()
     free.add_weighted_edges_from((e.a, e.b, e.delay_ns) for e in network.overlay.links)
@@ -104,7 +104,7 @@ def test_a_larger_network_agrees_with_the_definition_and_with_networkx() -> None
 
 def test_first_paths_make_one_tree() -> None:
     network = FlowNetwork(grow(60, "attached", seed=1, links=3), link=Rate(20.0))
-    found = paths_from(network.graph, 5, np.array([p for p in range(60) if p != 5], dtype=np.int32), 1)
+    found = find_paths(network.graph, 5, np.array([p for p in range(60) if p != 5], dtype=np.int32), 1)
     parents: dict[int, set[int]] = {}
     for paths in listed(network, found).values():
         for a, b in pairwise(paths[0]):
@@ -114,17 +114,17 @@ def test_first_paths_make_one_tree() -> None:
 
 def test_an_unreachable_receiver_has_no_path_and_k_starts_at_one() -> None:
     network = FlowNetwork(overlay(4, [(0, 1, 1, 1.0), (2, 3, 1, 1.0)]))
-    found = listed(network, paths_from(network.graph, 0, np.array([1, 2, 3], dtype=np.int32), 3))
+    found = listed(network, find_paths(network.graph, 0, np.array([1, 2, 3], dtype=np.int32), 3))
     assert found == {1: [(0, 1)], 2: [], 3: []}
     with pytest.raises(ConfigError, match="k must be at least 1, got 0"):
-        paths_from(network.graph, 0, np.array([1], dtype=np.int32), 0)
+        find_paths(network.graph, 0, np.array([1], dtype=np.int32), 0)
 
 
 def test_with_spared_ends_a_receiver_two_hops_away_has_one_path() -> None:
     square = FlowNetwork(overlay(4, [(0, 1, 1, 1.0), (1, 3, 1, 2.0), (0, 2, 2, 2.0), (2, 3, 2, 2.0)]))
     to = np.array([3], dtype=np.int32)
-    assert listed(square, paths_from(square.graph, 0, to, 3, spare_ends=True)) == {3: [(0, 1, 3)]}
-    assert listed(square, paths_from(square.graph, 0, to, 3)) == {3: [(0, 1, 3), (0, 2, 3)]}
+    assert listed(square, find_paths(square.graph, 0, to, 3, spare_ends=True)) == {3: [(0, 1, 3)]}
+    assert listed(square, find_paths(square.graph, 0, to, 3)) == {3: [(0, 1, 3), (0, 2, 3)]}
 
 
 def simple_paths(network: FlowNetwork, source: int, target: int) -> list[Path]:
@@ -145,7 +145,7 @@ def test_ranking_by_capacity_takes_the_least_sums_of_inverse_widths(
     network: FlowNetwork, k: int, data: st.DataObject
 ) -> None:
     source, target = data.draw(st.permutations(range(network.peers)))[:2]
-    found = listed(network, by_capacity(network.graph, source, np.array([target], dtype=np.int32), k))[target]
+    found = listed(network, rank_by_capacity(network.graph, source, np.array([target], dtype=np.int32), k))[target]
     every = sorted(measured(network, path)[1] for path in simple_paths(network, source, target))
     assert [measured(network, path)[1] for path in found] == pytest.approx(every[:k])
     assert len(set(found)) == len(found)
@@ -154,7 +154,7 @@ def test_ranking_by_capacity_takes_the_least_sums_of_inverse_widths(
 @given(networks(most=5), st.integers(1, 4), st.data())
 def test_rejecting_takes_ever_wider_bottlenecks(network: FlowNetwork, k: int, data: st.DataObject) -> None:
     source, target = data.draw(st.permutations(range(network.peers)))[:2]
-    found = listed(network, by_rejecting(network.graph, source, np.array([target], dtype=np.int32), k))[target]
+    found = listed(network, rank_by_rejecting(network.graph, source, np.array([target], dtype=np.int32), k))[target]
     shortest: list[tuple[int, float]] = []
     for path in sorted(simple_paths(network, source, target), key=lambda p: (measured(network, p)[0], p)):
         delay, _, bottleneck = measured(network, path)
@@ -164,6 +164,6 @@ def test_rejecting_takes_ever_wider_bottlenecks(network: FlowNetwork, k: int, da
 
 
 def test_rankings_have_names() -> None:
-    assert ranking("bottleneck-disjoint") is paths_from
+    assert find_ranking("bottleneck-disjoint") is find_paths
     with pytest.raises(ConfigError, match="there is no ranking 'best'"):
-        ranking("best")
+        find_ranking("best")

@@ -21,12 +21,12 @@ from wend.model.forwarding import read_forwarding
 from wend.model.plan import TABLES, Plan, fingerprint, read_plan
 from wend.model.rates import Rate
 from wend.planning import route_choice
-from wend.planning.arrays import TOLERANCE, tidy
+from wend.planning.arrays import TOLERANCE, round_noise
 from wend.planning.flow_network import FlowNetwork
-from wend.planning.flow_workload import Flow, workload_of
+from wend.planning.flow_workload import Flow, make_workload
 from wend.planning.models import Goal, Solution, parse_goal
-from wend.planning.plan_check import check, lost
-from wend.planning.plan_drawing import draw, style_of
+from wend.planning.plan_check import check_plan, find_losses
+from wend.planning.plan_drawing import choose_style, draw_plan
 from wend.planning.planner import make_plan
 from wend.planning.problem import Problem
 from wend.topology.graph import Overlay, OverlayLink
@@ -44,7 +44,7 @@ def butterfly() -> FlowNetwork:
 @cache
 def example(goal: str = "balance", rate: float = 30) -> Plan:
     network = butterfly()
-    made = workload_of([Flow(0, [5, 6], rate, 100), Flow(1, [5], 5, 100, 2.0)], network.names)
+    made = make_workload([Flow(0, [5, 6], rate, 100), Flow(1, [5], 5, 100, 2.0)], network.names)
     return make_plan(network, made, parse_goal(goal), 3)
 
 
@@ -56,11 +56,11 @@ def test_every_plan_passes_its_check_and_survives_its_files(goal: str, tmp_path:
         network = random_network(rng, 8, 8, ("link", "peer", "both")[seed % 3], capacities=12)
         flows = workload(network, rng, 6)
         plan = make_plan(network, flows, parse_goal(goal), 3, partial=True)
-        assert check(plan, network) == []
+        assert check_plan(plan, network) == []
         made += not plan.head.partial
         plan.write(tmp_path / str(seed))
         again = read_plan(tmp_path / str(seed))
-        assert check(again, network) == []
+        assert check_plan(again, network) == []
         assert again.head == msgspec.structs.replace(plan.head, content=again.content_hash)
         assert [again.published_flows(p) for p in range(8)] == [plan.published_flows(p) for p in range(8)]
     assert made > 10
@@ -91,15 +91,15 @@ def test_a_fingerprint_depends_on_the_topology_alone() -> None:
 
 def test_an_overload_is_refused_or_planned_in_part() -> None:
     network = butterfly()
-    flows = workload_of([Flow(0, [5, 6], 60, weight=1.0), Flow(1, [5], 20, weight=5.0)], network.names)
+    flows = make_workload([Flow(0, [5, 6], 60, weight=1.0), Flow(1, [5], 20, weight=5.0)], network.names)
     with pytest.raises(
         ConfigError, match=r"does not fit with k = 3: at best, link 3 -> 5 would carry 80 msg/s and can carry 60"
     ):
         make_plan(network, flows, Goal("balance"), 3)
     plan = make_plan(network, flows, Goal("balance"), 3, partial=True)
     assert plan.head.partial
-    assert check(plan, network) == []
-    assert lost(plan) == [(0, 5, pytest.approx(1 / 3))], (
+    assert check_plan(plan, network) == []
+    assert find_losses(plan) == [(0, 5, pytest.approx(1 / 3))], (
         "the flow with the lower weight loses, and only as much as it must"
     )
     assert plan.head.delivered == pytest.approx(60 + 40 + 20)
@@ -108,13 +108,13 @@ def test_an_overload_is_refused_or_planned_in_part() -> None:
 
 def test_another_network_is_detected() -> None:
     plan = example()
-    assert check(plan, FlowNetwork(overlay(7, [*BUTTERFLY[:-1], (2, 5, 10, 40.0)]))) == [
+    assert check_plan(plan, FlowNetwork(overlay(7, [*BUTTERFLY[:-1], (2, 5, 10, 40.0)]))) == [
         f"the plan is for another topology ({plan.head.topology[:12]}, 7 peers), not for this one "
         f"({fingerprint(7, [e[:2] for e in BUTTERFLY[:-1]] + [(2, 5)])[:12]}, 7 peers)"
     ]
     narrow = [(a, b, d, 10.0 if (a, b) == (3, 5) else c) for a, b, d, c in BUTTERFLY]
-    assert check(plan, FlowNetwork(overlay(7, narrow))) == ["link 3 -> 5 carries 35 msg/s and can carry 10 msg/s"]
-    assert check(plan, FlowNetwork(overlay(7, BUTTERFLY), peer=Rate(34.0))) == [
+    assert check_plan(plan, FlowNetwork(overlay(7, narrow))) == ["link 3 -> 5 carries 35 msg/s and can carry 10 msg/s"]
+    assert check_plan(plan, FlowNetwork(overlay(7, BUTTERFLY), peer=Rate(34.0))) == [
         "peer 3 carries 35 msg/s and can carry 34 msg/s",
         "peer 5 carries 35 msg/s and can carry 34 msg/s",
     ]
@@ -303,7 +303,7 @@ def test_damage_is_found_and_named(name: str, tmp_path: Path) -> None:
     example().write(tmp_path)
     damage, complaint = UNSOUND[name]
     damage(tmp_path)
-    found = check(read_plan(tmp_path))
+    found = check_plan(read_plan(tmp_path))
     assert any(complaint in sentence for sentence in found), found
 
 
@@ -328,15 +328,15 @@ def test_graphs_that_are_no_trees_are_named(tmp_path: Path) -> None:
         folder = tmp_path / str(number)
         plan.write(folder)
         damage(folder)
-        assert check(read_plan(folder)) == [complaint]
+        assert check_plan(read_plan(folder)) == [complaint]
 
 
 def test_of_many_faults_some_are_shown_and_all_are_counted(tmp_path: Path) -> None:
     network = butterfly()
-    flows = workload_of([Flow(p, [q], 0.1) for p in range(7) for q in range(7) if p != q], network.names)
+    flows = make_workload([Flow(p, [q], 0.1) for p in range(7) for q in range(7) if p != q], network.names)
     make_plan(network, flows, Goal("balance"), 2).write(tmp_path)
     column("flows", "weight", lambda v: v * -1)(tmp_path)
-    found = check(read_plan(tmp_path))
+    found = check_plan(read_plan(tmp_path))
     assert len(found) == 6
     assert found[-1] == "... and 37 more of this kind"
 
@@ -370,16 +370,16 @@ def test_the_header_is_json(tmp_path: Path) -> None:
 @given(st.floats(1e-9, 1e9))
 def test_only_noise_is_rounded(value: float) -> None:
     """The values of plan.json are within the check's tolerance of the loads, whatever their size."""
-    assert abs(tidy(value) - value) <= TOLERANCE / 2 * value
-    assert tidy(tidy(value)) == tidy(value)
+    assert abs(round_noise(value) - value) <= TOLERANCE / 2 * value
+    assert round_noise(round_noise(value)) == round_noise(value)
 
 
 def test_noise_of_the_solver_is_neither_written_nor_drawn() -> None:
-    assert tidy(0.75000007) == 0.75
-    assert tidy(90.0000063) == 90.0
-    assert tidy(0.123456789) == 0.123456789
-    assert style_of(0.75 * (1 + TOLERANCE / 2)) == style_of(0.75) != style_of(0.7501)
-    assert style_of(1e-12) != style_of(0.0), "a link in use is not drawn as unused"
+    assert round_noise(0.75000007) == 0.75
+    assert round_noise(90.0000063) == 90.0
+    assert round_noise(0.123456789) == 0.123456789
+    assert choose_style(0.75 * (1 + TOLERANCE / 2)) == choose_style(0.75) != choose_style(0.7501)
+    assert choose_style(1e-12) != choose_style(0.0), "a link in use is not drawn as unused"
 
 
 def test_a_plan_is_drawn_where_its_map_has_the_peers(tmp_path: Path) -> None:
@@ -387,7 +387,7 @@ def test_a_plan_is_drawn_where_its_map_has_the_peers(tmp_path: Path) -> None:
     positions = ((9.0, -48.0), (9.0, -54.0), (14.0, -51.0))
     land = overlay(3, [(0, 1, 10, 50), (1, 2, 10, 50), (0, 2, 10, 50)])
     land.positions = positions
-    made = make_plan(FlowNetwork(land), workload_of([Flow(0, [1, 2])], land.names), parse_goal("balance"), 2)
+    made = make_plan(FlowNetwork(land), make_workload([Flow(0, [1, 2])], land.names), parse_goal("balance"), 2)
     made.write(tmp_path)
     south, north, east = drawn_at(read_plan(tmp_path))
     assert north[1] < east[1] < south[1]
@@ -398,7 +398,7 @@ def test_a_plan_is_drawn_where_its_map_has_the_peers(tmp_path: Path) -> None:
 
 
 def drawn_at(plan: Plan) -> list[tuple[float, float]]:
-    circles = re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)"', draw(plan))
+    circles = re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)"', draw_plan(plan))
     return [(float(x), float(y)) for x, y in circles[: plan.head.peers]]
 
 
@@ -423,14 +423,14 @@ def test_every_hop_of_a_partial_plan_leads_to_a_receiver() -> None:
         Flow(2, [0, 1, 6], 1e4, 0.0, 5.0), Flow(3, [1], 1e4, 0.0, 1.0), Flow(1, [3, 7], 1e-6, 1.0, 0.0),
         Flow(6, [2, 4, 5], 1.0, 1e6, 1.0),
     ]  # fmt: skip
-    plan = make_plan(network, workload_of(flows, network.names), parse_goal("min-usage"), 4, partial=True)
+    plan = make_plan(network, make_workload(flows, network.names), parse_goal("min-usage"), 4, partial=True)
     assert plan.head.partial
-    assert check(plan, network) == []
+    assert check_plan(plan, network) == []
 
 
 def test_flows_without_weight_have_no_partial_plan() -> None:
     network = FlowNetwork(Overlay(2, [OverlayLink(0, 1, 10)]), link=Rate(5.0))
-    worthless = workload_of([Flow(0, [1], 10.0, 0.0, 0.0)], network.names)
+    worthless = make_workload([Flow(0, [1], 10.0, 0.0, 0.0)], network.names)
     with pytest.raises(ConfigError, match="every flow has a weight of 0"):
         make_plan(network, worthless, parse_goal("balance"), 1, partial=True)
 
@@ -438,10 +438,10 @@ def test_flows_without_weight_have_no_partial_plan() -> None:
 def test_a_plan_with_an_overload_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """With shares that the solver could have rounded so: everything on the narrowest path."""
     network = butterfly()
-    made = workload_of([Flow(0, [6], 30)], network.names)
+    made = make_workload([Flow(0, [6], 30)], network.names)
 
     def rounded(problem: Problem, goal: Goal, **limits: float) -> Solution:
-        return Solution(problem.first(), 1.0, 0.0, 0)
+        return Solution(problem.single_path_shares(), 1.0, 0.0, 0)
 
     monkeypatch.setattr(route_choice, "solve", rounded)
     with pytest.raises(ConfigError, match=r"loads a link or peer to 1\.5 times its capacity"):

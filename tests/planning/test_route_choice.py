@@ -15,15 +15,15 @@ from wend.model.errors import ConfigError
 from wend.model.flows import Deadline
 from wend.model.plan import Plan
 from wend.model.rates import Rate
-from wend.planning.candidate_paths import PathSearch, paths_from
-from wend.planning.delivery_graphs import delivery_graphs
+from wend.planning.candidate_paths import PathSearch, find_paths
+from wend.planning.delivery_graphs import make_delivery_graphs
 from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import FlowWorkload, draw_workload
-from wend.planning.models import Goal, balance, objective_of, parse_goal, solve
-from wend.planning.plan_changes import moves_between
-from wend.planning.plan_check import check
+from wend.planning.models import Goal, balance, first_objective, parse_goal, solve
+from wend.planning.plan_changes import count_moves
+from wend.planning.plan_check import check_plan
 from wend.planning.planner import make_plan
-from wend.planning.problem import problem_of
+from wend.planning.problem import make_problem
 from wend.planning.route_choice import choose_routes
 
 GOALS = ("balance", "min-usage", "min-delay", "blend:0.3")
@@ -40,7 +40,7 @@ def test_a_search_that_continues_finds_the_same_paths(network: FlowNetwork, data
     search = PathSearch()
     for k in sorted(data.draw(st.sets(st.integers(1, 8), min_size=1))):
         for one, other in zip(
-            search(graph, source, receivers, k), paths_from(graph, source, receivers, k), strict=True
+            search(graph, source, receivers, k), find_paths(graph, source, receivers, k), strict=True
         ):
             assert one.tolist() == other.tolist()
 
@@ -57,7 +57,7 @@ def fits(network: FlowNetwork, made: FlowWorkload, k: int) -> bool:
 @settings(deadline=None, max_examples=60)
 def test_auto_is_the_least_k_that_fits(network: FlowNetwork, seed: int, load: float, hurried: bool) -> None:
     made = workload(network, np.random.Generator(np.random.PCG64(seed)), 4)
-    single = balance(problem_of(network, made, delivery_graphs(network, made, 1))).y
+    single = balance(make_problem(network, made, make_delivery_graphs(network, made, 1))).y
     made.demand = made.demand / (single * load)
     if hurried:
         made = made.with_deadline(Deadline(delay_s=0.5))
@@ -85,9 +85,9 @@ class Overlays:
 
     def __init__(self, seed: int) -> None:
         self.overlay = build(Scenario(peers=40, degree=5, seed=seed, topics=1)).overlay
-        self.flows = draw_workload(40, 220, popularity=0.1, seed=seed, publishers=0.5).some(np.arange(200))
+        self.flows = draw_workload(40, 220, popularity=0.1, seed=seed, publishers=0.5).select_flows(np.arange(200))
         network = self.network()
-        y = balance(problem_of(network, self.flows, delivery_graphs(network, self.flows, 3))).y
+        y = balance(make_problem(network, self.flows, make_delivery_graphs(network, self.flows, 3))).y
         self.flows.demand = self.flows.demand * 0.6 / y
 
     def network(self) -> FlowNetwork:
@@ -114,12 +114,12 @@ def test_few_flows_move_after_one_link_has_changed(goal: str) -> None:
     assert len(case.flows) == 200
     before = make_plan(case.network(), case.flows, parse_goal(goal), 3)
     same = make_plan(case.network(), case.flows, parse_goal(goal), 3, running=before)
-    assert moves_between(before, same).flows == 0
+    assert count_moves(before, same).flows == 0
     for network in (case.narrower(before), case.slower(before)):
         fresh = make_plan(network, case.flows, parse_goal(goal), 3)
         plan = make_plan(network, case.flows, parse_goal(goal), 3, running=before)
-        moves = moves_between(before, plan)
-        assert check(plan, network) == []
+        moves = count_moves(before, plan)
+        assert check_plan(plan, network) == []
         assert moves.common == 200 and moves.flows < 20
         if goal == "balance":
             assert plan.head.highest_load <= fresh.head.highest_load * 1.1 * (1 + 1e-6)
@@ -129,15 +129,15 @@ def test_few_flows_move_after_one_link_has_changed(goal: str) -> None:
 
 def test_new_flows_and_lost_links_leave_the_others_where_they_are() -> None:
     case = Overlays(2)
-    before = make_plan(case.network(), case.flows.some(np.arange(150)), Goal("balance"), 3)
+    before = make_plan(case.network(), case.flows.select_flows(np.arange(150)), Goal("balance"), 3)
     plan = make_plan(case.network(), case.flows, Goal("min-usage"), 3, running=before, max_load=1.0)
-    assert plan.head.flows == 200 and moves_between(before, plan).common == 150
+    assert plan.head.flows == 200 and count_moves(before, plan).common == 150
     arc = int(before.arcs["after_msgs"].argmax())
     a, b = int(before.arcs["a"][arc]), int(before.arcs["b"][arc])
     rest = [link for link in case.overlay.links if {link.a, link.b} != {a, b}]
     network = FlowNetwork(type(case.overlay)(40, rest), link=Rate(100.0))
     plan = make_plan(network, case.flows, Goal("min-delay"), 3, running=before)
-    assert check(plan, network) == []
+    assert check_plan(plan, network) == []
 
 
 # ---------------------------------------------------------------- models as files
@@ -149,7 +149,7 @@ def test_another_solver_finds_the_same_objective(goal: str, ending: str, tmp_pat
     rng = np.random.Generator(np.random.PCG64(5))
     network = random_network(rng, 8, 8, "both")
     made = workload(network, rng, 6)
-    y = balance(problem_of(network, made, delivery_graphs(network, made, 3))).y
+    y = balance(make_problem(network, made, make_delivery_graphs(network, made, 3))).y
     made.demand = made.demand * 0.8 / y
     path = tmp_path / f"plan.{ending}"
     plan = make_plan(network, made, parse_goal(goal), 3, model=path)
@@ -157,8 +157,8 @@ def test_another_solver_finds_the_same_objective(goal: str, ending: str, tmp_pat
     other.setOptionValue("output_flag", False)
     assert other.readModel(str(path)) == highspy.HighsStatus.kOk
     other.run()
-    problem = problem_of(network, made, delivery_graphs(network, made, 3))
-    objective = objective_of(problem, parse_goal(goal))
+    problem = make_problem(network, made, make_delivery_graphs(network, made, 3))
+    objective = first_objective(problem, parse_goal(goal))
     value = {
         "balance": plan.head.highest_load,
         "min-usage": plan.head.usage,

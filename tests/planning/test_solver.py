@@ -32,12 +32,12 @@ def test_a_program_is_solved_although_the_last_basis_cannot_be_repaired() -> Non
     program.add(np.zeros(5), ptr, index, np.array([load for each in LOADS for load in each.values()]), upper=1.0)
     columns = np.arange(6, dtype=np.int32)
     program.add_rows(np.ones(1), np.zeros(1, dtype=np.int32), columns[1:], np.ones(5))
-    program.cost(columns, np.array([1.0, 0, 0, 0, 0, 0]))
+    program.set_cost(columns, np.array([1.0, 0, 0, 0, 0, 0]))
     first = program.solve()
     assert first is not None
-    program.bound(0, 0.0, 1.0)
+    program.set_bounds(0, 0.0, 1.0)
     costs = np.array([0, 0, 0, 0, 0, 0.002])
-    program.cost(columns, costs)
+    program.set_cost(columns, costs)
     second = program.solve()
     matrix = np.zeros((rows + 1, 6))
     matrix[:rows, 0], matrix[rows, 1:] = -1.0, 1.0

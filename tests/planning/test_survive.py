@@ -15,14 +15,14 @@ from wend.model.errors import ConfigError
 from wend.model.plan import Plan, read_plan
 from wend.model.rates import Rate
 from wend.planning import failure_routes
-from wend.planning.delivery_graphs import delivery_graphs
+from wend.planning.delivery_graphs import make_delivery_graphs
 from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import FlowWorkload, draw_workload
 from wend.planning.models import balance, parse_goal
-from wend.planning.path_ranking import ranking
-from wend.planning.plan_check import check, shares_after
+from wend.planning.path_ranking import find_ranking
+from wend.planning.plan_check import check_plan, shares_after
 from wend.planning.planner import make_plan
-from wend.planning.problem import problem_of
+from wend.planning.problem import make_problem
 from wend.topology.graph import Overlay
 
 BALANCE = parse_goal("balance")
@@ -80,7 +80,7 @@ def test_after_every_failure_all_receivers_get_everything_within_the_capacities(
     network: FlowNetwork, seed: int, flows: int
 ) -> None:
     plan = fit_plan(network, workload(network, np.random.Generator(np.random.PCG64(seed)), flows), 0.9)
-    assert check(plan, network) == []
+    assert check_plan(plan, network) == []
     links = [(link.a, link.b) for link in network.overlay.links]
     highest = [simulate_by_hand(plan, failed) for failed in links]
     assert max(highest) == pytest.approx(plan.head.highest_load_failed, rel=1e-5)
@@ -117,8 +117,8 @@ def test_no_choice_of_the_candidate_routes_is_better_after_the_worst_failure(
             part = FlowWorkload(
                 made.publisher[some], ptr, made.receivers[keep], made.demand[:, some], made.weight[some]
             )
-            graphs = delivery_graphs(left, part, K, ranking("bottleneck-disjoint"))
-            best = max(best, balance(problem_of(left, part, graphs)).y)
+            graphs = make_delivery_graphs(left, part, K, find_ranking("bottleneck-disjoint"))
+            best = max(best, balance(make_problem(left, part, graphs)).y)
     assert plan.head.highest_load_failed == pytest.approx(best, rel=1e-5, abs=1e-9)
 
 
@@ -214,7 +214,7 @@ def test_a_bridge_cuts_receivers_off_and_the_plan_says_so(tmp_path: Path) -> Non
         np.array([[5.0], [0.0]]), np.ones(1),
     )  # fmt: skip
     plan = make_plan(line, flows, BALANCE, K, survive=1)
-    assert check(plan, line) == []
+    assert check_plan(plan, line) == []
     assert plan.failures["cut"].tolist() == [0, 0, 0, 1]
     plan.write(tmp_path / "plan")
     again = read_plan(tmp_path / "plan")
@@ -230,9 +230,9 @@ def test_a_plan_whose_failures_are_wrong_is_found_out() -> None:
         plan = make_plan(ring, flows, BALANCE, K, survive=1)
         values = plan.tables[table][column]
         plan.tables[table][column] = (values + change).astype(values.dtype)
-        return check(plan)
+        return check_plan(plan)
 
-    assert check(make_plan(ring, flows, BALANCE, K, survive=1)) == []
+    assert check_plan(make_plan(ring, flows, BALANCE, K, survive=1)) == []
     for table, column, change in (
         ("failures", "highest_load", 0.1), ("failures", "a", 1), ("backups", "share", 0.1), ("backups", "graph", 1),
         ("backups", "failure", 1), ("backups", "failure", 99),
@@ -246,7 +246,7 @@ def test_a_plan_whose_failures_are_wrong_is_found_out() -> None:
 @pytest.mark.parametrize("name", [MAPS[0], *(pytest.param(each, marks=pytest.mark.slow) for each in MAPS[1:])])
 def test_no_single_failure_of_a_real_map_drops_an_event(name: str, tmp_path: Path) -> None:
     survivor = SurvivablePlan(name, tmp_path)
-    assert check(survivor.plan, survivor.network) == [] and not survivor.plan.failures["cut"].any()
+    assert check_plan(survivor.plan, survivor.network) == [] and not survivor.plan.failures["cut"].any()
     assert survivor.plan.head.highest_load_failed == pytest.approx(LOAD, rel=1e-5)
     assert survivor.plan.head.highest_load < 0.7
     for link in range(len(survivor.overlay.links)):

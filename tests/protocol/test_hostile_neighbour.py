@@ -44,7 +44,7 @@ from wend.protocol.ports import (
 )
 from wend.protocol.records import PendingRecord
 from wend.strategies.dcrd.expectations import Expectations
-from wend.strategies.flooded.changes import InterestChange, InterestRequest, digest_of
+from wend.strategies.flooded.changes import InterestChange, InterestRequest, interest_digest
 from wend.strategies.link_state.plugin import LinkState
 from wend.strategies.multipath.plugin import SourceRoutes
 from wend.strategies.planned.delivery import PlanLabel
@@ -106,7 +106,7 @@ class Babble:
             return InterestRequest(self.any(PEERS))
         old = PeerInterest(self.any(PEERS), (version[0], version[1] - 1), (), ())
         new = PeerInterest(old.origin, version, wanted, ())
-        digest = self.any((digest_of(new), self.any(NUMBERS)))
+        digest = self.any((interest_digest(new), self.any(NUMBERS)))
         return InterestChange(old.origin, version, old.version, digest, wanted, self.some(NUMBERS), self.some(FILTERS))  # type: ignore[arg-type]
 
     def header(self) -> Any:

@@ -32,7 +32,7 @@ from wend.drivers.world import World, build
 from wend.model.events import PeerId
 from wend.model.random_stream import peer_stream
 from wend.model.units import MS, SECOND, Nanos
-from wend.protocol.messages import Message, event_of
+from wend.protocol.messages import Message, find_event_id
 from wend.protocol.ports import Effect, Received
 from wend.security import packets, transport
 from wend.security.cookies import Address
@@ -66,7 +66,7 @@ class SealedNetwork(Network):
     engine: "SealedEngine"
 
     def send(self, now: Nanos, sender: PeerId, receiver: PeerId, message: Message) -> None:
-        if event_of(message) is not None:
+        if find_event_id(message) is not None:
             self.transmissions += 1
             self.transmissions_unicast += 1
         self.engine.seal(now, sender, receiver, message)

@@ -12,7 +12,7 @@ from wend.studies.campr.brite_flat import Growth, grow
 def test_each_new_peer_adds_its_links(growth: Growth, peers: int, links: int) -> None:
     overlay = grow(peers, growth, links=links, seed=1)
     assert len(overlay.links) == links * (links - 1) // 2 + links * (peers - links)
-    assert overlay.connected()
+    assert overlay.is_connected()
     assert min(len(overlay.neighbours(p)) for p in range(peers)) >= min(links, peers - 1)
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from wend.model.rates import Rate
 from wend.pipeline.sweeps.trials import Trial
-from wend.planning.candidate_paths import paths_from
-from wend.planning.delivery_graphs import delivery_graphs
+from wend.planning.candidate_paths import find_paths
+from wend.planning.delivery_graphs import make_delivery_graphs
 from wend.planning.flow_network import FlowNetwork
 from wend.studies.campr import printed
 from wend.studies.campr.simulated import SimulatedTrial
@@ -106,7 +106,7 @@ def test_single_paths_need_what_the_busiest_peer_carries() -> None:
     publishers, receivers = draw_messages(cell, 2)
     for number, wanted in enumerate(receivers):
         publisher = publishers[number % len(publishers)]
-        found = paths_from(network.graph, publisher, np.array([r for r in wanted if r != publisher], dtype=np.int32), 1)
+        found = find_paths(network.graph, publisher, np.array([r for r in wanted if r != publisher], dtype=np.int32), 1)
         for peer in set(network.graph.head[found.arcs].tolist()):
             carried[peer] += 1.6
     links = [len(network.overlay.neighbours(peer)) for peer in range(30)]
@@ -119,10 +119,10 @@ def test_full_peers_drop_evenly_and_spare_those_behind() -> None:
     chain.arc_capacity[:] = np.inf
     chain.peer_capacity[1, :] = [9.0, 5.0, 9.0, 2.5]
     from wend.planning.flow_workload import Flow
-    from wend.planning.flow_workload import workload_of as flows_of
+    from wend.planning.flow_workload import make_workload as flows_of
 
     work = flows_of([Flow(0, [2, 3], rate="10bit/s", size_bytes=1)], chain.names)
-    graphs = delivery_graphs(chain, work, 1)
+    graphs = make_delivery_graphs(chain, work, 1)
     assert dropped_share(chain, work, graphs, np.ones(1), 1.0) == pytest.approx(1 - (5.0 + 2.5) / 20)
     assert dropped_share(chain, work, graphs, np.ones(1), 4.0) == 0.0
 
@@ -133,12 +133,14 @@ def test_a_publisher_that_is_charged_drops_what_it_has_no_room_for() -> None:
     line.arc_capacity[:] = np.inf
     line.peer_capacity[1, :] = [10.0, 99.0, 99.0]
     from wend.planning.flow_workload import Flow
-    from wend.planning.flow_workload import workload_of as flows_of
+    from wend.planning.flow_workload import make_workload as flows_of
 
     work = flows_of([Flow(p, [2 - p], rate="10bit/s", size_bytes=1) for p in (0, 2)], line.names)
-    assert dropped_share(line, work, delivery_graphs(line, work, 1), np.ones(2), 1.0) == 0.0
+    assert dropped_share(line, work, make_delivery_graphs(line, work, 1), np.ones(2), 1.0) == 0.0
     wider, entering = charge_publishers(line, work)
-    assert dropped_share(wider, entering, delivery_graphs(wider, entering, 1), np.ones(2), 1.0) == pytest.approx(0.5)
+    assert dropped_share(wider, entering, make_delivery_graphs(wider, entering, 1), np.ones(2), 1.0) == pytest.approx(
+        0.5
+    )
 
 
 def test_hops_and_what_a_peer_takes_in_are_counted_along_the_trees() -> None:
@@ -149,7 +151,7 @@ def test_hops_and_what_a_peer_takes_in_are_counted_along_the_trees() -> None:
     for number, wants in enumerate(receivers):
         publisher = publishers[number % len(publishers)]
         others = [int(r) for r in wants if r != publisher]
-        found = paths_from(network.graph, publisher, np.array(others, dtype=np.int32), 1)
+        found = find_paths(network.graph, publisher, np.array(others, dtype=np.int32), 1)
         hops, wanted = hops + len(found.arcs), wanted + len(others)
         taken += len(set(network.graph.head[found.arcs].tolist()))
     metrics = run_cell(cell, 4)
@@ -166,10 +168,10 @@ def test_peers_that_feed_each_other_settle() -> None:
     p = 0.8
     ring.peer_capacity[1, :] = 10.0 * sum(p**hop for hop in range(1, 6))
     from wend.planning.flow_workload import Flow
-    from wend.planning.flow_workload import workload_of as flows_of
+    from wend.planning.flow_workload import make_workload as flows_of
 
     work = flows_of([Flow(a, [(a + 5) % 12], rate="10bit/s", size_bytes=1) for a in range(12)], ring.names)
-    assert dropped_share(ring, work, delivery_graphs(ring, work, 1), np.ones(12), 1.0) == pytest.approx(1 - p**5)
+    assert dropped_share(ring, work, make_delivery_graphs(ring, work, 1), np.ones(12), 1.0) == pytest.approx(1 - p**5)
 
 
 LINE = [(0, 1), (1, 2), (2, 3), (3, 4)]

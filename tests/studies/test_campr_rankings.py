@@ -5,7 +5,7 @@ import pytest
 
 from tests.oracles.required_k import required_k
 from wend.model.rates import Rate
-from wend.planning.path_ranking import RANKINGS, ranking
+from wend.planning.path_ranking import RANKINGS, find_ranking
 from wend.studies.campr.rankings import MAX_K, RankingTrial, run_ranking
 from wend.studies.campr.receivers_floor import receivers_floor
 from wend.studies.campr.trials import MBIT, CellTrial, network_of, workload_of
@@ -22,7 +22,7 @@ def test_the_required_k_is_that_of_trying_each(name: str) -> None:
         shortest = required_k(network, workload, 1).y[0]
         halfway = (shortest + receivers_floor(network, workload)) / 2
         network.peer_capacity *= halfway
-        tried = required_k(network, workload, MAX_K, ranking(name))
+        tried = required_k(network, workload, MAX_K, find_ranking(name))
         assert found["solved"] == float(tried.k is not None)
         assert tried.k is None or found["required_k"] == tried.k
         needed = [found[f"needed_at_{k}"] for k in (1, 2, 3, 5, 10)]

@@ -12,7 +12,7 @@ from wend.studies.quist.construction import link_weights
 from wend.studies.quist.joint_reliability import joint_reliability, root_tree
 from wend.topology.component_reliability import draw_up_per_event, reliabilities
 from wend.topology.graph import Overlay
-from wend.topology.overlays import choose_landmarks, landmark, scattered
+from wend.topology.overlays import choose_landmarks, landmark, random_regular
 from wend.topology.placement import Placement
 
 
@@ -66,7 +66,7 @@ def test_joint_reliability_and_resilience_are_what_enumeration_says(data: st.Dat
 
 def test_a_sample_of_states_agrees_with_five_trees_on_a_large_network() -> None:
     placement = placed("power-law", 30, 1)
-    overlay = scattered(placement, 6, 1)
+    overlay = random_regular(placement, 6, 1)
     chances = reliabilities(placement, 1)
     trees = mrst(overlay, link_weights(placement, overlay, chances), 5)
     found = joint_reliability(placement, overlay, trees, chances, (np.array([3]), np.array([20])))
@@ -139,7 +139,7 @@ def test_the_documented_reliabilities_come_out(
         pairs = a[some], b[some]
         chances = reliabilities(placement, seed)
         overlay = landmark(placement, choose_landmarks(placement, 15, seed))
-        for what, over in (("none", scattered(placement, 15, seed)), ("aware", overlay)):
+        for what, over in (("none", random_regular(placement, 15, seed)), ("aware", overlay)):
             trees = mrst(over, link_weights(placement, over, chances), 5)
             got[what].append(joint_reliability(placement, over, trees, chances, pairs).mean_reliability())
         trees = shortest_path_trees(placement, overlay, chances, 5, seed=seed)

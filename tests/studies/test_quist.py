@@ -39,7 +39,7 @@ from wend.studies.study_run import run_study, study_runs
 from wend.topology.catalog import make
 from wend.topology.component_reliability import draw_up_per_event, reliabilities
 from wend.topology.graph import Overlay
-from wend.topology.overlays import chain, landmark, scattered
+from wend.topology.overlays import chain, landmark, random_regular
 from wend.topology.placement import Placement, place
 
 SMALL = {"underlay": "power-law", "peers": 24, "k": 5}
@@ -145,7 +145,7 @@ def test_the_nearest_are_nearer_than_the_farthest() -> None:
 
 def test_trees_by_messages_are_kruskals() -> None:
     testbed = make_testbed("power-law", 40, 1)
-    overlay = scattered(testbed.placement, 6, 1)
+    overlay = random_regular(testbed.placement, 6, 1)
     weight = link_weights(testbed.placement, overlay, testbed.reliability)
     built = build_trees(overlay, weight, 3, "mrst", seed=5)
     assert built.trees == mrst(overlay, weight, 3)
@@ -157,7 +157,7 @@ def test_trees_by_messages_are_kruskals() -> None:
 
 def test_what_cannot_be_built_is_said() -> None:
     placement = place(make("power-law", 1), 12, 1)
-    overlay = scattered(placement, 3, 1)
+    overlay = random_regular(placement, 3, 1)
     with pytest.raises(ConfigError, match="must be mrst or spt-k, got 'star'"):
         build_trees(overlay, np.full(len(overlay.links), 0.1), 1, "star", seed=1)
     with pytest.raises(ConfigError, match="unknown membership 'ring'"):
@@ -219,7 +219,7 @@ def test_events_reach_whom_a_walk_over_what_is_up_reaches(data: st.DataObject, s
 def test_the_event_ratio_is_the_joint_reliability_of_its_pairs() -> None:
     """The counted ratio equals the computed one, within 4 standard errors of independent events."""
     placement = place(make("power-law", 4), 20, 4)
-    overlay = scattered(placement, 5, 4)
+    overlay = random_regular(placement, 5, 4)
     chances = reliabilities(placement, 4)
     trees = mrst(overlay, link_weights(placement, overlay, chances), 3)
     events = 3000
@@ -233,7 +233,7 @@ def test_the_event_ratio_is_the_joint_reliability_of_its_pairs() -> None:
 
 def test_where_all_is_up_everyone_is_reached_by_no_more_copies_than_needed() -> None:
     placement = place(make("power-law", 5), 12, 5)
-    overlay = scattered(placement, 3, 5)
+    overlay = random_regular(placement, 3, 5)
     trees = mrst(overlay, list(range(len(overlay.links))), 2)
     load = draw_workload(12, 40, 30, 5)
     outcome = publish(placement, overlay, trees, np.ones(placement.components), load, 5)

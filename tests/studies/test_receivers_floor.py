@@ -8,11 +8,11 @@ from tests.oracles.required_k import required_k
 from tests.planning.nets import overlay
 from tests.planning.test_models import instance
 from wend.model.rates import Rate
-from wend.planning.delivery_graphs import delivery_graphs
+from wend.planning.delivery_graphs import make_delivery_graphs
 from wend.planning.flow_network import FlowNetwork
-from wend.planning.flow_workload import Flow, workload_of
+from wend.planning.flow_workload import Flow, make_workload
 from wend.planning.models import Goal, balance
-from wend.planning.problem import problem_of
+from wend.planning.problem import make_problem
 from wend.studies.campr.receivers_floor import floor_loss, receivers_floor
 
 
@@ -34,7 +34,9 @@ def test_k_is_the_first_that_fits() -> None:
         found = required_k(network, made, 4)
         seen.add(found.k)
         for k, y in enumerate(found.y, 1):
-            assert y == pytest.approx(balance(problem_of(network, made, delivery_graphs(network, made, k))).y), seed
+            assert y == pytest.approx(balance(make_problem(network, made, make_delivery_graphs(network, made, k))).y), (
+                seed
+            )
         assert all(y > 1 for y in found.y[:-1])
         if found.k is not None:
             assert found.k == len(found.y)
@@ -44,7 +46,7 @@ def test_k_is_the_first_that_fits() -> None:
 
 def test_the_search_stops_at_the_floor() -> None:
     ring = FlowNetwork(overlay(3, [(0, 1, 1, 10.0), (1, 2, 1, 10.0), (0, 2, 1, 10.0)]), peer=Rate(10.0))
-    found = required_k(ring, workload_of([Flow(0, [1], 30)], ring.names), 9)
+    found = required_k(ring, make_workload([Flow(0, [1], 30)], ring.names), 9)
     assert found.k is None
     assert found.floor == pytest.approx(3.0)
     assert np.array(found.y) == pytest.approx([3.0])
@@ -53,7 +55,7 @@ def test_the_search_stops_at_the_floor() -> None:
 def test_receivers_lose_what_their_links_cannot_carry() -> None:
     """Peer 2 receives 20 of the 30 that it wants, peer 1 all of its 30: its links carry 30."""
     chain = FlowNetwork(overlay(3, [(0, 1, 1, 10.0), (1, 2, 1, 20.0)]))
-    made = workload_of([Flow(0, [1, 2], 30)], chain.names)
+    made = make_workload([Flow(0, [1, 2], 30)], chain.names)
     assert floor_loss(chain, made) == pytest.approx(10 / 60)
     assert floor_loss(chain, made, 0.5) == pytest.approx((15 + 20) / 60)
     assert floor_loss(chain, made, 1.5) == 0.0

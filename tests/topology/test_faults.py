@@ -23,8 +23,8 @@ from wend.topology.faults import (
     Outage,
     PerSecond,
     draw_outages,
+    drop_partitions,
     read_faults,
-    without_partitions,
     write_faults,
 )
 from wend.topology.graph import Overlay, OverlayLink
@@ -177,7 +177,7 @@ def test_outages_that_partition_a_network_are_rejected_and_no_others(
 ) -> None:
     """Beside networkx: each accepted outage leaves the ends connected, each rejected one would not have."""
     drawn = [(link % len(pairs), start, until) for link, start, until in drawn]
-    found, rejected = without_partitions(5, pairs, drawn)
+    found, rejected = drop_partitions(5, pairs, drawn)
     assert rejected == len(drawn) - len(found)
     so_far: list[Outage] = []
     left = list(found)

@@ -21,7 +21,7 @@ def test_a_regular_graph_is_regular_connected_and_repeatable(peers: int, degree:
         return
     made = regular(peers, degree, delay_ms=RANGE, loss=0.25, seed=seed)
     assert all(len(made.neighbours(p)) == degree for p in range(peers))
-    assert made.connected()
+    assert made.is_connected()
     assert all(10 * MS <= link.delay_ns <= 50 * MS and link.loss == 0.25 for link in made.links)
     assert made.links == regular(peers, degree, delay_ms=RANGE, loss=0.25, seed=seed).links
 
@@ -49,4 +49,4 @@ def test_impossible_links_are_refused(links: list[OverlayLink]) -> None:
 
 
 def test_an_unconnected_overlay_is_detected() -> None:
-    assert not Overlay(3, [OverlayLink(0, 1, 5)]).connected()
+    assert not Overlay(3, [OverlayLink(0, 1, 5)]).is_connected()

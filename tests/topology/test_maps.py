@@ -111,7 +111,7 @@ def test_an_unconnected_map_is_refused(tmp_path: Path) -> None:
 def test_a_map_of_the_collection_loads_with_its_distances() -> None:
     overlay = from_topohub("topozoo/Abilene", delay_ms=(10.0, 50.0), loss=0.0, seed=1)
     assert overlay.peers == 11
-    assert overlay.connected()
+    assert overlay.is_connected()
     assert "Seattle" in overlay.names
     assert from_topohub("topozoo/Abilene", delay_ms=(90.0, 99.0), loss=0.0, seed=2).links == overlay.links
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from wend.model.units import SECOND
 from wend.topology import generators
 from wend.topology.faults import Intervals, PerSecond
-from wend.topology.overlay_routes import routed, shortest_delays
+from wend.topology.overlay_routes import make_routed_overlay, shortest_delays
 
 
 @given(st.integers(0, 50))
@@ -14,7 +14,7 @@ from wend.topology.overlay_routes import routed, shortest_delays
 def test_routes_are_shortest_and_fail_with_their_links(seed: int) -> None:
     overlay = generators.regular(8, 3, delay_ms=(10, 50), loss=0.01, seed=seed)
     faults = PerSecond(len(overlay.links), 0.2, begin=0, end=5 * SECOND, seed=seed)
-    full, down, _ = routed(overlay, faults)
+    full, down, _ = make_routed_overlay(overlay, faults)
     shortest = shortest_delays(overlay)
     assert len(full.links) == 28
     for index, link in enumerate(full.links):
@@ -39,7 +39,7 @@ def _direct(overlay: object, a: int, b: int) -> int | None:
 def test_a_route_is_down_while_any_link_is() -> None:
     overlay = generators.regular(4, 2, delay_ms=(10, 10), loss=0.0, seed=1)
     first = overlay.links[0]
-    full, down, _ = routed(overlay, Intervals(4, [(0, SECOND, 2 * SECOND)]))
+    full, down, _ = make_routed_overlay(overlay, Intervals(4, [(0, SECOND, 2 * SECOND)]))
     hit = {index for index, _, _ in down.outages()}
     assert full.link(first.a, first.b) in hit
     assert all(not down.is_up(index, SECOND) and down.is_up(index, 2 * SECOND) for index in hit)

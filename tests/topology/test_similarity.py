@@ -13,7 +13,7 @@ from wend.model.errors import ConfigError
 from wend.model.paths import count_shared_routers
 from wend.studies.quist.similarity import discovery, similarity
 from wend.topology.link_overlap import meeting_routers, neighbours_that_meet, overlaps, shared_routers
-from wend.topology.overlays import chain, choose_landmarks, choose_traced, landmark, landmark_tree, scattered
+from wend.topology.overlays import chain, choose_landmarks, choose_traced, landmark, landmark_tree, random_regular
 from wend.topology.placement import Placement
 from wend.topology.underlay import LinkKind, RouterKind
 from wend.topology.underlay_builder import UnderlayBuilder
@@ -128,7 +128,7 @@ def test_overlays_are_drawn_by_name() -> None:
     placement = placed("power-law", 20, 1)
     assert choose_traced(placement, 3, 1) == choose_traced(placement, 3, 1) != choose_traced(placement, 3, 2)
     assert all(a != b for a, b in choose_traced(placement, 19, 1))
-    assert {len(scattered(placement, 4, 1).neighbours(p)) for p in range(20)} == {4}
+    assert {len(random_regular(placement, 4, 1).neighbours(p)) for p in range(20)} == {4}
 
 
 # ---------------------------------------------------------------- overlap

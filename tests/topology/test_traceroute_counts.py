@@ -15,7 +15,7 @@ from wend.model.errors import ConfigError
 from wend.topology.catalog import make
 from wend.topology.placement import place
 from wend.topology.traceroute_counts import COUNTS, RECORDS, count
-from wend.topology.traceroute_records import Flaws, Truth, address, score, write_records
+from wend.topology.traceroute_records import Flaws, Truth, router_address, score, write_records
 
 HOPS = st.lists(st.none() | st.sampled_from([f"r{i}" for i in range(5)]), max_size=7)
 ENDS = st.none() | st.integers(0, 3)
@@ -90,7 +90,7 @@ def test_synthetic_records_are_paths_with_the_given_flaws(tmp_path: Path) -> Non
     assert len(rows) == 3000
     answered = hops = 0
     for row in rows:
-        path = [address(router) for router in placement.path(row["source"], row["target"])]
+        path = [router_address(router) for router in placement.path(row["source"], row["target"])]
         assert all(hop in (None, name) for hop, name in zip(row["hops"], path, strict=False))
         assert (len(row["hops"]) == len(path)) == row["reached"]
         assert not truth.silent & set(row["hops"])
@@ -100,7 +100,7 @@ def test_synthetic_records_are_paths_with_the_given_flaws(tmp_path: Path) -> Non
     assert answered / hops < 0.9
     assert sum(not row["reached"] for row in rows) / 3000 == pytest.approx(0.1, abs=0.03)
     paths = [placement.path(a, b) for a in range(12) for b in range(a)]
-    crossed = {tuple(sorted((address(x), address(y)))) for path in paths for x, y in pairwise(path)}
+    crossed = {tuple(sorted((router_address(x), router_address(y)))) for path in paths for x, y in pairwise(path)}
     assert truth.links == crossed, "3000 records cross all links between 12 peers"
     again = write_records(tmp_path / "s", placement, placement.pairs(), 3000, seed=4, flaws=flaws)
     assert again == truth
@@ -114,7 +114,7 @@ def test_a_trace_that_flaps_ends_on_another_path(tmp_path: Path) -> None:
     rows = parquet.read_table(tmp_path / "r").to_pylist()
     steps = {tuple(sorted(step)) for row in rows for step in pairwise(row["hops"])}
     assert steps - truth.links, "links that do not exist"
-    assert all(row["hops"][0] == address(int(placement.homes[row["source"]])) for row in rows)
+    assert all(row["hops"][0] == router_address(int(placement.homes[row["source"]])) for row in rows)
 
 
 def test_the_score_detects_missing_false_and_duplicate_links() -> None:

@@ -208,5 +208,5 @@ def _make_overlay(placement: "Placement", kind: str, k: int, seed: int) -> "Over
         case "chain":
             return overlays.chain(placement, overlays.choose_traced(placement, k, seed))
         case "random":
-            return overlays.scattered(placement, k, seed)
+            return overlays.random_regular(placement, k, seed)
     return placement.overlay(())

@@ -18,7 +18,7 @@ from wend.model.randomness import stream
 from wend.model.units import SECOND, Nanos, seconds
 from wend.topology import catalog, generators
 from wend.topology.component_reliability import draw_outages_over_time, reliabilities
-from wend.topology.faults import Faults, Intervals, Outage, draw_outages, without_partitions
+from wend.topology.faults import Faults, Intervals, Outage, draw_outages, drop_partitions
 from wend.topology.graph import Overlay
 from wend.topology.placement import Placement, place
 from wend.topology.traceroute import Hop, Tracer
@@ -85,7 +85,7 @@ def _draw_without_partitions(s: Scenario, under: Underlay, *, begin: Nanos, end:
     assert s.outages is not None
     first, whole = begin - seconds(s.outages.past_s), msgspec.structs.replace(s.outages, past_s=0.0)
     drawn = _draw_outages(under.links, whole, "underlay-links", s.seed, begin=first, end=end)
-    happen, rejected = without_partitions(under.routers, under.ends.tolist(), drawn)
+    happen, rejected = drop_partitions(under.routers, under.ends.tolist(), drawn)
     return [(link, max(start, begin), until) for link, start, until in happen if until > begin], rejected
 
 
@@ -125,11 +125,11 @@ class Traceroutes:
         hops = self._tracer.trace(a, b, attempt)
         if self._faults is not None:
             for number, component in enumerate(self._components(a, b)):
-                if not self._faults.is_component_up(component, now) and not self._rerouted(component, a, b):
+                if not self._faults.is_component_up(component, now) and not self._was_rerouted(component, a, b):
                     return (*hops[: number // 2], None) if number else None
         return hops
 
-    def _rerouted(self, component: int, a: PeerId, b: PeerId) -> bool:
+    def _was_rerouted(self, component: int, a: PeerId, b: PeerId) -> bool:
         return self._reroute_in_domains and self._placement.in_own_domain(component, a, b)
 
     def _components(self, a: PeerId, b: PeerId) -> list[int]:

@@ -60,10 +60,10 @@ def is_outside(plugin: str) -> bool:
 
 def plugin_names() -> dict[str, dict[str, str]]:
     """For each setting that names a plug-in: the possible names, each with a remark or an empty text."""
-    from wend.strategies.registry import PLUGINS, STRATEGIES, routing_of
+    from wend.strategies.registry import PLUGINS, STRATEGIES, find_routing
 
     names = {setting: {name: each.about for name, each in PLUGINS[kind].items()} for setting, kind in CHOSEN.items()}
-    return {**names, "strategy": {name: _remark(routing_of(name)) for name in STRATEGIES}}
+    return {**names, "strategy": {name: _remark(find_routing(name)) for name in STRATEGIES}}
 
 
 def _remark(routing: "type[Routing] | None") -> str:

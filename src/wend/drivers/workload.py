@@ -70,7 +70,7 @@ class WorkloadEvent(msgspec.Struct, frozen=True, gc=False):
 
 def make_topics(s: Scenario, overlay: Overlay) -> tuple[Topic, ...]:
     """The topics of a scenario: those of its flows, or drawn ones."""
-    return _draw_topics(s, overlay.peers) if s.flows is None else _topics_of_flows(s, overlay)
+    return _draw_topics(s, overlay.peers) if s.flows is None else _make_topics(s, overlay)
 
 
 def _draw_topics(s: Scenario, peers: int) -> tuple[Topic, ...]:
@@ -92,7 +92,7 @@ def _draw_topics(s: Scenario, peers: int) -> tuple[Topic, ...]:
     return tuple(topics)
 
 
-def _topics_of_flows(s: Scenario, overlay: Overlay) -> tuple[Topic, ...]:
+def _make_topics(s: Scenario, overlay: Overlay) -> tuple[Topic, ...]:
     """Make a topic of each flow. Phases follow the golden ratio, so that no two flows start at the same time."""
     path = File(str(s.flows))
     topics = []

@@ -29,12 +29,12 @@ from wend.model.units import FOREVER, MS, Nanos, seconds
 from wend.protocol.config import PeerConfig
 from wend.protocol.link.fragments import FRAGMENT_BYTES
 from wend.protocol.ports import LocalSubscription, Neighbour, Started
-from wend.strategies.registry import membership_of, plugin
+from wend.strategies.registry import find_membership, plugin
 from wend.topology import faults, generators, maps
 from wend.topology.background_links import draw_background
 from wend.topology.graph import Overlay, OverlayLink
 from wend.topology.link_disturbances import draw_disturbances
-from wend.topology.overlay_routes import routed, shortest_delays
+from wend.topology.overlay_routes import make_routed_overlay, shortest_delays
 from wend.topology.peer_clusters import domain_clusters, near_clusters
 
 if TYPE_CHECKING:  # underlays bring a compiler with them, and most scenarios have none
@@ -73,7 +73,7 @@ class World:
             self.partitions = faults.draw_partitions(
                 overlay.peers, scenario.peer_partitions, begin=self.begin_ns, end=heal, seed=scenario.seed
             )
-        self.faults = faults.with_partitions(overlay, self._component_faults, self.partitions)
+        self.faults = faults.add_partitions(overlay, self._component_faults, self.partitions)
         """The outages of links, in partitions too."""
         self.peer_faults = _peer_faults(scenario, overlay.peers, self.begin_ns, heal)
         self.churn = _churn(scenario, self.peer_faults, overlay.peers, self.begin_ns, heal)
@@ -130,19 +130,19 @@ class World:
                 return names
         return near_clusters(self.shortest_ns, self.scenario.clusters)
 
-    def cluster_of(self, peer: PeerId) -> str:
+    def cluster_name(self, peer: PeerId) -> str:
         """The name of a peer's cluster: its domain of the underlay, or a group of near peers."""
         return self._clusters[peer]
 
     def for_strategy(self, strategy: str) -> "World":
         """The same world as a strategy sees it: one that brings its own membership has routes between all peers."""
         full = len(self.overlay.links) == self.overlay.peers * (self.overlay.peers - 1) // 2
-        if full or membership_of(strategy, None) is None:
+        if full or find_membership(strategy, None) is None:
             return self
         if self.has_capacities:
             raise ConfigError(f"{strategy} sends along routes of links, whose capacities are not simulated")
         seen = copy(self)
-        seen.overlay, seen.faults, routes = routed(self.overlay, self.faults)
+        seen.overlay, seen.faults, routes = make_routed_overlay(self.overlay, self.faults)
         if self.disturbances is not None:
             seen.disturbances = self.disturbances.along(routes)
         return seen
@@ -233,10 +233,10 @@ class World:
         s = self.scenario
         settings = self._peer_settings
         strategy = strategy or s.strategy
-        decides = membership_of(strategy, s.membership)
+        decides = find_membership(strategy, s.membership)
         named = decides is not None and "cluster" in plugin("membership", decides).settings.__struct_fields__
         if named and not settings.get("cluster"):
-            settings = {**settings, "cluster": self.cluster_of(peer)}
+            settings = {**settings, "cluster": self.cluster_name(peer)}
         return PeerConfig(
             peer=peer,
             incarnation=incarnation,
@@ -275,16 +275,14 @@ class World:
 
 def build(scenario: Scenario) -> World:
     if scenario.underlay is None:
-        return World(scenario, _with_capacities(scenario, make_overlay(scenario)))
+        return World(scenario, _add_capacities(scenario, make_overlay(scenario)))
     from wend.drivers import scenario_underlay
 
     placement = scenario_underlay.place_peers(scenario)
-    return World(
-        scenario, _with_capacities(scenario, scenario_underlay.overlay_between(placement, scenario)), placement
-    )
+    return World(scenario, _add_capacities(scenario, scenario_underlay.overlay_between(placement, scenario)), placement)
 
 
-def _with_capacities(s: Scenario, overlay: Overlay) -> Overlay:
+def _add_capacities(s: Scenario, overlay: Overlay) -> Overlay:
     """The overlay with the scenario's capacities. Without a `link_capacity` there are none, even if the map states
     some."""
     stated = [min(link.capacity_msgs, link.capacity_bps) < inf for link in overlay.links]

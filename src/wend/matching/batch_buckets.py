@@ -167,7 +167,7 @@ class AttributeBuckets:
             BucketCell(row, exact) if exact else BucketCell(row, False, float(value) if is_double(value) else math.nan)
         )
 
-    def touched(self, value: Range) -> Run:
+    def find_rows(self, value: Range) -> Run:
         """The rows of all values in a range."""
         cuts = interval(value.low, value.high, value.low_open, value.high_open)
         if not cuts:
@@ -183,16 +183,16 @@ class AttributeBuckets:
             if column.dtype == np.bool_:
                 return _exact(FALSE + column.astype(np.int64))
             fits = column.dtype == np.float64 or not len(column) or np.abs(column).max() <= WHOLE
-            cells = self._cells_of_doubles(column.astype(np.float64, copy=False)) if fits else None
-            return cells or self._cells_of_list(column.tolist(), repeats=column.dtype.kind == "i")
+            cells = self._find_double_cells(column.astype(np.float64, copy=False)) if fits else None
+            return cells or self._find_list_cells(column.tolist(), repeats=column.dtype.kind == "i")
         kinds = set(map(type, column))
         if Range in kinds:
             return None
         fits = kinds <= {float} or (kinds == {int} and max(map(abs, column)) <= WHOLE)
-        cells = self._cells_of_doubles(np.array(column, dtype=np.float64)) if fits else None
-        return cells or self._cells_of_list(column, repeats=kinds <= {str, int, type(None)})
+        cells = self._find_double_cells(np.array(column, dtype=np.float64)) if fits else None
+        return cells or self._find_list_cells(column, repeats=kinds <= {str, int, type(None)})
 
-    def _cells_of_list(self, column: list[Any], repeats: bool = False) -> ColumnCells:
+    def _find_list_cells(self, column: list[Any], repeats: bool = False) -> ColumnCells:
         """`repeats`: the values may occur several times, and equal ones are of one type, so each is looked up once."""
         if repeats:
             known = self._cells
@@ -208,7 +208,7 @@ class AttributeBuckets:
             np.array([value for _, _, value in cells], dtype=np.float64),
         )
 
-    def _cells_of_doubles(self, column: Doubles) -> ColumnCells | None:
+    def _find_double_cells(self, column: Doubles) -> ColumnCells | None:
         """The cells of doubles; None if a border is not a double."""
         doubles = self.numbers.as_doubles
         if doubles is None:

@@ -41,9 +41,9 @@ class BatchIndex:
         self._table = BitmapTable(conjunctions)
         keys, ranks = np.unique(np.array(owners, dtype=np.int64), return_inverse=True)
         self._ranked = len(keys)
-        self._keys = _padded(keys, self._table)
+        self._keys = _pad(keys, self._table)
         """The keys of filters with slots, by rank."""
-        self._ranks = _padded(ranks, self._table) if len(keys) < len(owners) else None
+        self._ranks = _pad(ranks, self._table) if len(keys) < len(owners) else None
         """By slot: the rank of its key. None if each filter has one conjunction: then a rank is a slot."""
 
     def __len__(self) -> int:
@@ -179,7 +179,7 @@ class BatchIndex:
         return self._conjunctions
 
 
-def _padded(by_slot: Ints, table: BitmapTable) -> Ints:
+def _pad(by_slot: Ints, table: BitmapTable) -> Ints:
     """The array, with an element for every slot: kernels may read beyond the last one in use."""
     padded = np.zeros(table.slots, dtype=np.int64)
     padded[: len(by_slot)] = by_slot

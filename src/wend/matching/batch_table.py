@@ -126,7 +126,7 @@ class BitmapTable:
         refused = np.zeros((self.blocks, WIDTH), dtype=np.uint64)
         for side in self.sides.values():
             value = attributes.get(side.name)
-            first, last = side.touched(value) if isinstance(value, Range) else (side.cell(value).row,) * 2
+            first, last = side.find_rows(value) if isinstance(value, Range) else (side.cell(value).row,) * 2
             refused |= np.bitwise_and.reduce(self.bits[:, side.base + first : side.base + last + 1], axis=1)
         remaining = self.alive & ~refused.reshape(-1)
         return remaining, remaining

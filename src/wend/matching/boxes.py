@@ -30,12 +30,12 @@ def compact_conjunction(one: Conjunction) -> Compact:
         ends = _interval(values)
         if ends is None:
             return one
-        sides.append(_names.get(name) or _shared(name))
+        sides.append(_names.get(name) or _intern_name(name))
         sides.extend(ends)
     return tuple(sides)
 
 
-def _shared(name: str) -> str:
+def _intern_name(name: str) -> str:
     if len(_names) >= NAMES:
         _names.clear()
     return _names.setdefault(name, name)

@@ -36,7 +36,7 @@ class Binding(msgspec.Struct, frozen=True, gc=False, order=True):
     outcomes: int
 
     @property
-    def implied(self) -> Values:
+    def implied_values(self) -> Values:
         """The constraint that it implies for each of the two attributes."""
         return PRESENT if self.factor == 1 else NUMBERS
 
@@ -153,7 +153,7 @@ class Conjunction(msgspec.Struct, frozen=True, gc=False):
         allowed = dict(self.values)
         for binding in self.bindings:
             for name in (binding.left, binding.right):
-                allowed[name] = allowed.get(name, ANYTHING) & binding.implied
+                allowed[name] = allowed.get(name, ANYTHING) & binding.implied_values
         return allowed
 
     def covers(self, other: "Conjunction") -> bool:
@@ -195,7 +195,7 @@ def conjoin(sides: Iterable[tuple[str, Values]], bindings: Iterable[Binding]) ->
         return None
     for binding in merged:
         for name in (binding.left, binding.right):
-            if name in values and values[name] >= binding.implied:
+            if name in values and values[name] >= binding.implied_values:
                 del values[name]
     constrained = {name: allowed for name, allowed in values.items() if allowed != ANYTHING}
     return Conjunction(tuple(sorted(constrained.items())), merged)
@@ -223,8 +223,8 @@ def _intersection(sets: list[Values]) -> Values:
 def _bindable(values: dict[str, Values], bindings: tuple[Binding, ...]) -> bool:
     """Whether both attributes of each binding can be of the same kind."""
     for one in bindings:
-        left = values.get(one.left, ANYTHING) & one.implied
-        right = values.get(one.right, ANYTHING) & one.implied
+        left = values.get(one.left, ANYTHING) & one.implied_values
+        right = values.get(one.right, ANYTHING) & one.implied_values
         if not any(a and b for a, b in zip(left.kinds, right.kinds, strict=True)):
             return False
     return True

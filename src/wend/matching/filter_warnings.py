@@ -6,7 +6,7 @@ The commands print them for the filters that people type. A peer accepts such fi
 from collections.abc import Iterator
 
 from wend.matching.filters import parse
-from wend.matching.printer import name_text, quoted
+from wend.matching.printer import name_text, quote
 from wend.matching.syntax import Leaf, Node, Parser, Tree
 from wend.matching.values import ANYTHING, NOTHING, Values
 
@@ -19,7 +19,7 @@ def filter_warnings(text: str) -> list[str]:
     names = {leaf.name for leaf in _leaves(parser.parse_filter())}
     return [
         f"this filter compares two attributes, {name_text(left)} and {name_text(right)}; "
-        f"a text has quotes: {name_text(left)} {sign} {quoted(right)}"
+        f"a text has quotes: {name_text(left)} {sign} {quote(right)}"
         for left, sign, right in dict.fromkeys(parser.equated)
         if right not in names
     ]

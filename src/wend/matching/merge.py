@@ -101,7 +101,7 @@ def _hull(union: Values) -> Values:
         return union
     if sum(union.kinds) != 1 or union.booleans:
         return PRESENT
-    filled = values_from_cuts(_filled(union.numbers or union.strings))
+    filled = values_from_cuts(_fill_gaps(union.numbers or union.strings))
     return filled if is_expressible(filled) and _is_short(filled) else PRESENT
 
 
@@ -109,7 +109,7 @@ def _is_short(values: Values) -> bool:
     return values.weight <= MERGED_VALUES
 
 
-def _filled(cuts: Cuts) -> Cuts:
+def _fill_gaps(cuts: Cuts) -> Cuts:
     """The cuts with all gaps filled, except a few gaps of single values, which `!=` can express."""
     last_end = cuts[-1] if len(cuts) % 2 == 0 else None
     intervals = list(pieces(cuts))

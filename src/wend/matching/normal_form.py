@@ -85,10 +85,10 @@ def _alternatives(tree: Tree, budget: Budget) -> list[Conjunction]:
     children = [_alternatives(child, budget) for child in tree.children]
     if not tree.all:
         return [one for child in children for one in child]
-    return _multiplied(children, budget)
+    return _multiply(children, budget)
 
 
-def _multiplied(children: list[list[Conjunction]], budget: Budget) -> list[Conjunction]:
+def _multiply(children: list[list[Conjunction]], budget: Budget) -> list[Conjunction]:
     # Join children with a single conjunction first: that cost is linear, and they may contradict each other.
     if not all(children):
         return []

@@ -48,7 +48,7 @@ def cell(value: bool | int | float | str) -> int:
     return _text(value) if isinstance(value, str) else _number(value)
 
 
-def cells_of_value(value: Value) -> Interval:
+def find_value_cells(value: Value) -> Interval:
     """The cells of an event's value, which may be a range."""
     if not isinstance(value, Range):
         at = cell(value)
@@ -56,20 +56,20 @@ def cells_of_value(value: Value) -> Interval:
     cuts = interval(value.low, value.high, value.low_open, value.high_open)
     if not cuts:  # between two neighbours: it holds nothing
         cuts = (value.low, value.high)
-    return _of_cuts(cuts)
+    return _find_cut_cells(cuts)
 
 
-def cells_of_values(values: Values) -> list[Interval]:
+def find_values_cells(values: Values) -> list[Interval]:
     """The cells of a set of values, as intervals in order."""
-    cells = [_piece(low, end) for cuts in (values.numbers, values.strings) for low, end in pieces(cuts)]
+    cells = [_make_interval(low, end) for cuts in (values.numbers, values.strings) for low, end in pieces(cuts)]
     return cells + [(_BOOLEANS | one, _BOOLEANS | one) for one in values.booleans]
 
 
-def _of_cuts(cuts: Cuts) -> Interval:
-    return _piece(cuts[0], cuts[1] if len(cuts) > 1 else None)
+def _find_cut_cells(cuts: Cuts) -> Interval:
+    return _make_interval(cuts[0], cuts[1] if len(cuts) > 1 else None)
 
 
-def _piece(low: Any, end: Any) -> Interval:
+def _make_interval(low: Any, end: Any) -> Interval:
     if end is None:
         return cell(low), _LAST_TEXT if isinstance(low, str) else _LAST_NUMBER
     return cell(low), cell(end)

@@ -81,7 +81,7 @@ class _Side:
             return 0
         return 1 + bisect_right(self.numbers, value)
 
-    def touched(self, values: Values) -> int:
+    def find_slots(self, values: Values) -> int:
         """The slots that allow some of these values."""
         slots = self.allowed[0] if values.absent or values.booleans else 0
         for cuts, borders, base in ((values.numbers, self.numbers, 1), (values.strings, self.texts, self.first_text)):
@@ -157,7 +157,7 @@ class Block:
             elif kind is str:
                 row = side.first_text + bisect_right(side.texts, value)
             elif kind is Range:
-                remaining &= side.touched(between(value.low, value.high, value.low_open, value.high_open))
+                remaining &= side.find_slots(between(value.low, value.high, value.low_open, value.high_open))
                 doubt = -1
                 continue
             else:

@@ -50,10 +50,10 @@ def binding_text(binding: Binding) -> str:
 
 def name_text(name: str) -> str:
     plain = NAME.fullmatch(name) and name not in WORDS and name.lower() not in NUMBERS_NOT_NAMES
-    return name if plain else quoted(name, "`")
+    return name if plain else quote(name, "`")
 
 
-def quoted(text: str, quote: str = "'") -> str:
+def quote(text: str, quote: str = "'") -> str:
     inner = (
         _ESCAPES.get(c) or (f"\\{c}" if c == quote else c if c.isprintable() else f"\\u{{{ord(c):x}}}") for c in text
     )
@@ -62,7 +62,7 @@ def quoted(text: str, quote: str = "'") -> str:
 
 def value_text(value: Scalar) -> str:
     if isinstance(value, str):
-        return quoted(value)
+        return quote(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int) and abs(value) >= LONG_DIGITS and abs(value) < 10**308 and float(value) == value:
@@ -97,18 +97,18 @@ def predicates(name: str, values: Values) -> Iterator[str]:
     elif values == PRESENT:
         yield f"{name} exists"
     elif values.booleans:
-        yield _one_of(name, list(values.booleans))
+        yield _print_one_of(name, list(values.booleans))
     else:
         yield from _side(name, values.numbers or values.strings)
 
 
 def _side(name: str, cuts: Cuts) -> Iterator[str]:
     if _has_only_singles(cuts):
-        yield _one_of(name, list(cuts[::2]))
+        yield _print_one_of(name, list(cuts[::2]))
         return
     holes = _holes(cuts)
     if holes is None:
-        yield _one_of(name, list_values(cuts, 4 * MAX_SET) or [])
+        yield _print_one_of(name, list_values(cuts, 4 * MAX_SET) or [])
         return
     whole = _interval(name, cuts[0], cuts[-1] if len(cuts) % 2 == 0 else None, bool(holes))
     if whole:
@@ -116,7 +116,7 @@ def _side(name: str, cuts: Cuts) -> Iterator[str]:
     yield from (f"{name} != {value_text(hole)}" for hole in holes)
 
 
-def _one_of(name: str, values: list[Scalar]) -> str:
+def _print_one_of(name: str, values: list[Scalar]) -> str:
     if len(values) == 1:
         return f"{name} = {value_text(values[0])}"
     return f"{name} in {{{', '.join(map(value_text, values))}}}"
@@ -127,7 +127,7 @@ def _interval(name: str, low: Scalar, end: Scalar | None, holes: bool) -> str:
     if low in (-inf, "") and end is None:
         return "" if holes else f"{name} prefix ''"
     if isinstance(low, str) and low and end == after_prefix(low):
-        return f"{name} prefix {quoted(low)}"
+        return f"{name} prefix {quote(low)}"
     low_in, low_text = _end(low, lower=True)
     if end is None:
         return f"{name} {'>=' if low_in else '>'} {low_text}"

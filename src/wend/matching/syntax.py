@@ -25,7 +25,7 @@ from wend.matching.values import (
     Values,
     beginning_with,
     between,
-    compared,
+    compare_values,
     complement,
     equal_to,
     kind_name,
@@ -212,7 +212,7 @@ class Parser:
             return Leaf(name, not_beginning_with(prefix) if negated else (beginning_with(prefix),))
         if self.is_at("exists", "absent"):
             return Leaf(name, (PRESENT if (self.advance().text == "exists") != negated else ABSENT,))
-        self.fail_expecting(f"one of = != < <= > >= in prefix exists absent after {shortened(name)}")
+        self.fail_expecting(f"one of = != < <= > >= in prefix exists absent after {shorten(name)}")
 
     def parse_comparison(self, name: str, negated: bool) -> Tree:
         token = self.advance()
@@ -223,7 +223,7 @@ class Parser:
         if self.token.kind == "number":
             number = self.parse_number()
             if not self.is_at("*"):
-                return Leaf(name, tuple(filter(None, (compared(sign, number),))))
+                return Leaf(name, tuple(filter(None, (compare_values(sign, number),))))
             self.advance()
             return self.parse_binding(name, sign, number)
         if self.is_name() and not self.is_at("true", "false"):
@@ -231,7 +231,7 @@ class Parser:
                 self.equated.append((name, token.text, self.token.text))
             return self.parse_binding(name, sign, 1)
         value = self.parse_value("a value or an attribute")
-        return Leaf(name, tuple(filter(None, (compared(sign, value),))))
+        return Leaf(name, tuple(filter(None, (compare_values(sign, value),))))
 
     def parse_binding(self, left: str, sign: str, factor: Number) -> Binding:
         place, bare = self.token.place, self.token.kind == "name"
@@ -239,7 +239,7 @@ class Parser:
         if bare and right.lower() in NUMBERS_NOT_NAMES:
             self.fail(place, f"{right} is not a value here; an attribute of that name is written `{right}`")
         if left == right:
-            self.fail(place, f"an attribute cannot be bound to itself, and this is {shortened(left)} again")
+            self.fail(place, f"an attribute cannot be bound to itself, and this is {shorten(left)} again")
         return make_binding(left, OUTCOMES[sign], factor, right)
 
     def parse_members(self, negated: bool) -> tuple[Values, ...]:
@@ -329,7 +329,7 @@ class Parser:
         return _ESCAPE.sub(meant, inner)
 
 
-def shortened(name: str) -> str:
+def shorten(name: str) -> str:
     return name if len(name) <= 40 else f"{name[:39]}…"
 
 

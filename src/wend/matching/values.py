@@ -169,7 +169,7 @@ class Values(msgspec.Struct, frozen=True, gc=False):
             return overlaps_interval(mine, cuts[0], cuts[1] if len(cuts) > 1 else None)
         return False
 
-    def _combined(self, other: "Values", parts: tuple[bool, bool, bool]) -> "Values":
+    def _combine(self, other: "Values", parts: tuple[bool, bool, bool]) -> "Values":
         table = (False, *parts)
         return Values(
             table[self.absent + 2 * other.absent],
@@ -179,13 +179,13 @@ class Values(msgspec.Struct, frozen=True, gc=False):
         )
 
     def __and__(self, other: "Values") -> "Values":
-        return self if self is other else self._combined(other, BOTH)
+        return self if self is other else self._combine(other, BOTH)
 
     def __or__(self, other: "Values") -> "Values":
-        return self._combined(other, EITHER)
+        return self._combine(other, EITHER)
 
     def __sub__(self, other: "Values") -> "Values":
-        return self._combined(other, ONLY_A)
+        return self._combine(other, ONLY_A)
 
     def __ge__(self, other: "Values") -> bool:
         """Whether it is a superset of the other."""
@@ -243,7 +243,7 @@ def between(low: Scalar | None, high: Scalar | None, low_open: bool = False, hig
     return values_from_cuts(interval(low, high, low_open, high_open))
 
 
-def compared(operator: str, value: Scalar) -> Values:
+def compare_values(operator: str, value: Scalar) -> Values:
     """The values for which the comparison with `value` holds."""
     match operator:
         case "=":

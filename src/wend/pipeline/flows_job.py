@@ -259,7 +259,7 @@ def _sift_table(table: InputTable, what: str, span: Nanos | None, max_bad: float
     if not reasons:
         return sift(table, names, max_bad=max_bad, seen=seen)
     first = F.coalesce(*(F.when(F.expr(wrong), F.format_string(text, *shown)) for wrong, text, *shown in reasons))
-    return sift(table.with_reason(first), names, max_bad=max_bad)
+    return sift(table.add_reason(first), names, max_bad=max_bad)
 
 
 Reasons = list[tuple[str, ...]]

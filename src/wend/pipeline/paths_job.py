@@ -5,7 +5,7 @@ network goes to the workers as arrays in one file, named after its content; each
 broadcast variable needs a SparkContext, which Spark Connect lacks.) As with sweeps, the folder of that file must have
 the same path on the driver and on all workers.
 
-Both functions call `wend.planning.candidate_paths.paths_from` for each source, so they give the same paths in the same
+Both functions call `wend.planning.candidate_paths.find_paths` for each source, so they give the same paths in the same
 order.
 """
 
@@ -27,10 +27,10 @@ from wend.pipeline.spark.arrow_schema import spark_schema
 from wend.pipeline.spark.task_errors import translate_errors
 from wend.pipeline.storage.job_folders import literal_path, spark_path
 from wend.planning.arrays import Ints
-from wend.planning.candidate_paths import CandidatePaths, paths_from
+from wend.planning.candidate_paths import CandidatePaths, find_paths
 from wend.planning.flow_network import CsrGraph
 from wend.planning.flow_workload import FlowWorkload
-from wend.planning.path_ranking import BOTTLENECK_DISJOINT, ranking
+from wend.planning.path_ranking import BOTTLENECK_DISJOINT, find_ranking
 
 Targets = Mapping[int, Ints]
 """source -> its receivers"""
@@ -71,14 +71,14 @@ def workload_targets(workload: FlowWorkload) -> Targets:
     """The receivers of each publisher of a workload, ascending."""
     flows = defaultdict(list)
     for flow, publisher in enumerate(workload.publisher.tolist()):
-        flows[publisher].append(workload.of(flow))
+        flows[publisher].append(workload.flow_receivers(flow))
     return {publisher: np.unique(np.concatenate(receivers)) for publisher, receivers in flows.items()}
 
 
 def find_paths_locally(graph: CsrGraph, targets: Targets, k: int) -> Iterator[pa.RecordBatch]:
     """Find paths in this process: one batch for each source, in order."""
     for source in sorted(targets):
-        yield path_rows(graph, source, paths_from(graph, source, targets[source], k))
+        yield path_rows(graph, source, find_paths(graph, source, targets[source], k))
 
 
 def find_paths_on_spark(
@@ -110,7 +110,7 @@ def write_paths(spark: SparkSession, graph: CsrGraph, targets: Targets, k: int, 
 
 
 def _search_batches(batches: Iterator[pa.RecordBatch], file: str, k: int, by: str) -> Iterator[pa.RecordBatch]:
-    graph, find = _read_graph(file), ranking(by)
+    graph, find = _read_graph(file), find_ranking(by)
     for batch in batches:
         for source, receivers in zip(batch["source"].to_pylist(), batch["receivers"], strict=True):
             targets = receivers.values.to_numpy(zero_copy_only=False)

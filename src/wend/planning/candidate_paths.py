@@ -35,7 +35,7 @@ class CandidatePaths(NamedTuple):
     arcs: Ints
 
 
-def paths_from(
+def find_paths(
     graph: CsrGraph,
     source: int,
     receivers: Ints,
@@ -63,7 +63,7 @@ class PathSearch:
         self._paths: dict[int, CandidatePaths] = {}
 
     def __call__(self, graph: CsrGraph, source: int, receivers: Ints, k: int) -> CandidatePaths:
-        self._paths[source] = paths_from(graph, source, receivers, k, after=self._paths.get(source))
+        self._paths[source] = find_paths(graph, source, receivers, k, after=self._paths.get(source))
         return self._paths[source]
 
 
@@ -71,11 +71,11 @@ def shortest_delays(graph: CsrGraph, source: int) -> Longs:
     """The shortest delay from the source to each peer, in nanoseconds; `FAR` if it is unreachable."""
     room = len(graph.head) + 2
     keys, nodes = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int32)
-    return np.asarray(_distances(graph.ptr, graph.head, graph.delay, source, keys, nodes), dtype=np.int64)
+    return np.asarray(_find_distances(graph.ptr, graph.head, graph.delay, source, keys, nodes), dtype=np.int64)
 
 
 @compiled
-def _distances(ptr: Ints, head: Ints, delay: Longs, source: int, keys: Longs, nodes: Ints) -> Longs:
+def _find_distances(ptr: Ints, head: Ints, delay: Longs, source: int, keys: Longs, nodes: Ints) -> Longs:
     distance = np.full(len(ptr) - 1, FAR, dtype=np.int64)
     distance[source] = 0
     size = push(keys, nodes, np.int64(0), np.int64(0), np.int32(source))
@@ -93,7 +93,7 @@ def _distances(ptr: Ints, head: Ints, delay: Longs, source: int, keys: Longs, no
 
 
 @compiled
-def _tree(ptr: Ints, head: Ints, delay: Longs, source: int, distance: Longs) -> Ints:
+def _find_tree(ptr: Ints, head: Ints, delay: Longs, source: int, distance: Longs) -> Ints:
     """The arc into each node on its shortest path. A depth-first search along tight arcs, the lowest id first, finds
     every node on the first of its shortest paths in the order of ids."""
     into = np.full(len(ptr) - 1, -1, dtype=np.int32)
@@ -117,7 +117,7 @@ def _tree(ptr: Ints, head: Ints, delay: Longs, source: int, distance: Longs) -> 
 
 
 @compiled
-def _ban(
+def _ban_bottlenecks(
     ptr: Ints, head: Ints, back: Ints, width: Floats, path: Ints, length: int,
     banned: Ints, stamp: int, spare_ends: bool,
 ) -> bool:  # fmt: skip
@@ -137,7 +137,7 @@ def _ban(
         if weakest < 0 or width[path[i]] < width[weakest]:
             weakest = path[i]
     if weakest < 0 and not spare_ends:
-        weakest = _end(ptr, head, back, width, path, length, banned, stamp)
+        weakest = _narrower_end(ptr, head, back, width, path, length, banned, stamp)
     if weakest < 0:
         return False
     banned[weakest] = stamp
@@ -145,7 +145,7 @@ def _ban(
 
 
 @compiled
-def _end(
+def _narrower_end(
     ptr: Ints, head: Ints, back: Ints, width: Floats, path: Ints, length: int, banned: Ints, stamp: int
 ) -> int:  # fmt: skip
     """The narrower of the two end arcs if that end has another arc, or else the other one; -1 if neither."""
@@ -164,7 +164,7 @@ def _end(
 
 
 @compiled
-def with_room(values: Ints, used: int, more: Number) -> Ints:
+def grow(values: Ints, used: int, more: Number) -> Ints:
     """An array with room for `more` values after the first `used`: the same array, or a larger copy."""
     if used + more <= len(values):
         return values
@@ -175,7 +175,7 @@ def with_room(values: Ints, used: int, more: Number) -> Ints:
 
 
 @compiled
-def _tree_path(tail: Ints, into: Ints, source: int, target: int, path: Ints) -> int:
+def _write_tree_path(tail: Ints, into: Ints, source: int, target: int, path: Ints) -> int:
     """Write the path in the tree from the source to the target. Returns its length."""
     length = 0
     here = target
@@ -224,7 +224,7 @@ def _search_back(
 
 
 @compiled
-def _follow(
+def _write_found_path(
     ptr: Ints, head: Ints, delay: Longs, source: int, target: int, banned: Ints, stamp: int,
     ahead: Longs, seen: Ints, search: int, path: Ints,
 ) -> int:  # fmt: skip
@@ -250,8 +250,8 @@ def _search(
     nodes = len(ptr) - 1
     keys = np.empty(len(head) + 2, dtype=np.int64)
     heap = np.empty(len(head) + 2, dtype=np.int32)
-    distance = _distances(ptr, head, delay, source, keys, heap)
-    into = _tree(ptr, head, delay, source, distance)
+    distance = _find_distances(ptr, head, delay, source, keys, heap)
+    into = _find_tree(ptr, head, delay, source, distance)
     ahead = np.empty(nodes, dtype=np.int64)
     seen = np.zeros(nodes, dtype=np.int32)
     search = 0
@@ -265,18 +265,18 @@ def _search(
         target = receivers[r]
         length = 0
         if target != source and distance[target] < FAR:
-            length = _tree_path(tail, into, source, target, path)
+            length = _write_tree_path(tail, into, source, target, path)
         number = 0
         earlier = earlier_first[r]
         while length:
-            arcs = with_room(arcs, used, length)
+            arcs = grow(arcs, used, length)
             for i in range(length):
                 arcs[used + i] = path[i]
             used += length
             count += 1
             starts[count] = used
             number += 1
-            if number == k or not _ban(ptr, head, back, width, path, length, banned, r, spare_ends):
+            if number == k or not _ban_bottlenecks(ptr, head, back, width, path, length, banned, r, spare_ends):
                 break
             earlier += 1
             if earlier < earlier_first[r + 1]:
@@ -290,6 +290,6 @@ def _search(
             if _search_back(
                 ptr, head, back, delay, distance, source, target, banned, r, keys, heap, ahead, seen, search
             ):
-                length = _follow(ptr, head, delay, source, target, banned, r, ahead, seen, search, path)
+                length = _write_found_path(ptr, head, delay, source, target, banned, r, ahead, seen, search, path)
         first[r + 1] = count
     return first, starts[: count + 1].copy(), arcs[:used].copy()

@@ -21,11 +21,11 @@ import numpy as np
 
 from wend.model.compiled import compiled
 from wend.model.errors import ConfigError
-from wend.planning.arrays import Flags, Floats, Ints, Longs, offsets, owners
-from wend.planning.candidate_paths import CandidatePaths, paths_from, with_room
+from wend.planning.arrays import Flags, Floats, Ints, Longs, run_numbers, run_offsets
+from wend.planning.candidate_paths import CandidatePaths, find_paths, grow
 from wend.planning.flow_network import CsrGraph, FlowNetwork
 from wend.planning.flow_workload import FlowWorkload
-from wend.planning.graph_delays import arc_times, bits_of, fill_times, receiver_limits
+from wend.planning.graph_delays import compute_arc_times, fill_times, message_bits, receiver_limits
 from wend.topology.heap import Number
 
 Find = Callable[[CsrGraph, int, Ints, int], CandidatePaths]
@@ -41,53 +41,55 @@ class DeliveryGraphs(NamedTuple):
     level: Ints
 
 
-def delivery_graphs(network: FlowNetwork, workload: FlowWorkload, k: int, find: Find = paths_from) -> DeliveryGraphs:
+def make_delivery_graphs(
+    network: FlowNetwork, workload: FlowWorkload, k: int, find: Find = find_paths
+) -> DeliveryGraphs:
     """Up to 2k - 1 different trees for each flow, the shortest-path tree first; with a deadline, up to 2k + 1."""
     limits = receiver_limits(network, workload)
     order = np.argsort(workload.publisher, kind="stable")
     counts = np.zeros(len(workload), dtype=np.int64)
     pieces: list[tuple[Ints, Ints, Ints, Ints]] = []
     for group in np.split(order, np.flatnonzero(np.diff(workload.publisher[order])) + 1):
-        pieces.append(_of_publisher(network, workload, group, k, find, limits))
+        pieces.append(_make_publisher_graphs(network, workload, group, k, find, limits))
         counts[group] = pieces[-1][0]
     return _assemble(workload, order, counts, pieces)
 
 
-def in_time(graphs: DeliveryGraphs, late: Ints) -> Flags:
+def find_least_late(graphs: DeliveryGraphs, late: Ints) -> Flags:
     """Whether each graph is late for as few receivers as any graph of its flow."""
     least = np.minimum.reduceat(late, graphs.of_flow[:-1])
-    return np.asarray(late == least[owners(graphs.of_flow)], dtype=np.bool_)
+    return np.asarray(late == least[run_numbers(graphs.of_flow)], dtype=np.bool_)
 
 
-def _of_publisher(
+def _make_publisher_graphs(
     network: FlowNetwork, workload: FlowWorkload, group: Longs, k: int, find: Find, limits: Floats | None
 ) -> tuple[Ints, Ints, Ints, Ints]:
     source = int(workload.publisher[group[0]])
-    spans = [workload.of(int(f)) for f in group]
+    spans = [workload.flow_receivers(int(f)) for f in group]
     receivers = np.unique(np.concatenate(spans))
     paths = find(network.graph, source, receivers, k)
     missing = np.flatnonzero(np.diff(paths.first) == 0)
     if len(missing):
         names = network.names
         raise ConfigError(f"there is no path from {names[source]} to its receiver {names[int(receivers[missing[0]])]}")
-    ptr = offsets([len(span) for span in spans])
-    near = _nearest_first(network.graph, paths)
+    ptr = run_offsets([len(span) for span in spans])
+    near = _order_by_delay(network.graph, paths)
     places = np.full(network.peers, -1, dtype=np.int32)
     places[receivers[near]] = np.arange(len(near), dtype=np.int32)
-    ranks = places[np.concatenate(spans)] + owners(ptr) * network.peers
+    ranks = places[np.concatenate(spans)] + run_numbers(ptr) * network.peers
     order = np.argsort(ranks, kind="stable")
     members = near[ranks[order] % network.peers].astype(np.int32)
     if limits is None:
         longest = np.full(len(members), np.inf)
     else:
         longest = np.concatenate([limits[workload.ptr[f] : workload.ptr[f + 1]] for f in group])[order]
-    return _trees(
+    return _make_trees(
         network.graph.tail, network.graph.head, source, paths.first, paths.ptr, paths.arcs, ptr, members, longest,
-        *arc_times(network), bits_of(workload)[group], k,
+        *compute_arc_times(network), message_bits(workload)[group], k,
     )  # fmt: skip
 
 
-def _nearest_first(graph: CsrGraph, paths: CandidatePaths) -> Longs:
+def _order_by_delay(graph: CsrGraph, paths: CandidatePaths) -> Longs:
     """The positions of the receivers in `paths`, ordered by the delay of the first path, then by id."""
     sums = np.concatenate(([0], np.cumsum(graph.delay[paths.arcs])))
     best = paths.first[:-1]
@@ -95,7 +97,9 @@ def _nearest_first(graph: CsrGraph, paths: CandidatePaths) -> Longs:
 
 
 @compiled
-def _in_turn(first: int, last: int, level: int, path_ptr: Ints, path_arcs: Ints, times: Floats, limit: float) -> int:
+def _choose_path(
+    first: int, last: int, level: int, path_ptr: Ints, path_arcs: Ints, times: Floats, limit: float
+) -> int:
     """The path of this level among the paths `first` to `last` that are in time. If there are fewer, the last of them;
     if there is none, the first path."""
     chosen, count = first, 0
@@ -112,7 +116,7 @@ def _in_turn(first: int, last: int, level: int, path_ptr: Ints, path_arcs: Ints,
 
 
 @compiled
-def _joint(p: int, path_ptr: Ints, path_arcs: Ints, head: Ints, in_tree: Longs, stamp: Number) -> int:
+def _find_joint(p: int, path_ptr: Ints, path_arcs: Ints, head: Ints, in_tree: Longs, stamp: Number) -> int:
     """Where a path leaves the tree for the last time."""
     join = path_ptr[p + 1]
     while join > path_ptr[p] and in_tree[head[path_arcs[join - 1]]] != stamp:
@@ -121,7 +125,7 @@ def _joint(p: int, path_ptr: Ints, path_arcs: Ints, head: Ints, in_tree: Longs, 
 
 
 @compiled
-def _arrival(
+def _arrival_time(
     p: int, join: int, path_ptr: Ints, path_arcs: Ints, tail: Ints, times: Floats, arrival: Floats
 ) -> float:  # fmt: skip
     """When a message reaches the end of a path that joins the tree there."""
@@ -150,12 +154,12 @@ def _add_tree(
             is_new = True
         p = first[r] + min(level, paths - 1)
         if limit < np.inf:
-            p = _in_turn(first[r], first[r + 1], level, path_ptr, path_arcs, times, limit)
-        join = _joint(p, path_ptr, path_arcs, head, in_tree, stamp)
-        if limit < np.inf and _arrival(p, join, path_ptr, path_arcs, tail, times, arrival) > limit:
+            p = _choose_path(first[r], first[r + 1], level, path_ptr, path_arcs, times, limit)
+        join = _find_joint(p, path_ptr, path_arcs, head, in_tree, stamp)
+        if limit < np.inf and _arrival_time(p, join, path_ptr, path_arcs, tail, times, arrival) > limit:
             for q in range(first[r], first[r + 1]):
-                other = _joint(q, path_ptr, path_arcs, head, in_tree, stamp)
-                if _arrival(q, other, path_ptr, path_arcs, tail, times, arrival) <= limit:
+                other = _find_joint(q, path_ptr, path_arcs, head, in_tree, stamp)
+                if _arrival_time(q, other, path_ptr, path_arcs, tail, times, arrival) <= limit:
                     p, join = q, other
                     break
         for j in range(join, path_ptr[p + 1]):
@@ -187,7 +191,7 @@ def _is_known(
 
 
 @compiled
-def _trees(
+def _make_trees(
     tail: Ints, head: Ints, source: int, first: Ints, path_ptr: Ints, path_arcs: Ints, ptr: Longs, members: Ints,
     limits: Floats, travel: Floats, link: Floats, peer: Floats, bits: Floats, k: int,
 ) -> tuple[Ints, Ints, Ints, Ints]:  # fmt: skip
@@ -214,7 +218,7 @@ def _trees(
         for turn in range(2 * k - 1 + extra):
             level = (turn + 1 - extra) // 2 if turn else 0
             far_first = turn > 0 and turn % 2 == 0
-            arcs = with_room(arcs, used, peers)
+            arcs = grow(arcs, used, peers)
             stamp = np.int64(f) * (2 * k + 2) + turn
             in_tree[source] = stamp
             arrival[source] = 0.0
@@ -240,17 +244,17 @@ def _assemble(
     workload: FlowWorkload, order: Longs, counts: Longs, pieces: list[tuple[Ints, Ints, Ints, Ints]]
 ) -> DeliveryGraphs:
     """All graphs, reordered from the order of publishers to that of flows."""
-    of_flow = offsets(counts)
+    of_flow = run_offsets(counts)
     lengths = np.concatenate([piece[1] for piece in pieces])
     levels = np.concatenate([piece[2] for piece in pieces])
     arcs = np.concatenate([piece[3] for piece in pieces])
     pieces.clear()
-    starts = offsets(lengths)
+    starts = run_offsets(lengths)
     # for each graph in the order of flows its number in the order of publishers
     begin = np.empty(len(workload), dtype=np.int64)
-    begin[order] = offsets(counts[order])[:-1]
+    begin[order] = run_offsets(counts[order])[:-1]
     source = np.repeat(begin - of_flow[:-1], counts) + np.arange(of_flow[-1])
-    ptr = offsets(lengths[source])
+    ptr = run_offsets(lengths[source])
     return DeliveryGraphs(of_flow, ptr, gather(starts, arcs, source, ptr), levels[source])
 
 
@@ -265,13 +269,13 @@ def gather(starts: Longs, arcs: Ints, source: Longs, ptr: Longs) -> Ints:
     return out
 
 
-def chosen(graphs: DeliveryGraphs, numbers: Longs) -> DeliveryGraphs:
+def select_graphs(graphs: DeliveryGraphs, numbers: Longs) -> DeliveryGraphs:
     """The graphs with these numbers, which ascend."""
     of_flow = np.searchsorted(numbers, graphs.of_flow).astype(np.int64)
-    ptr = offsets(np.diff(graphs.ptr)[numbers])
+    ptr = run_offsets(np.diff(graphs.ptr)[numbers])
     return DeliveryGraphs(of_flow, ptr, gather(graphs.ptr, graphs.arcs, numbers, ptr), graphs.level[numbers])
 
 
-def up_to(graphs: DeliveryGraphs, k: int) -> DeliveryGraphs:
+def limit_k(graphs: DeliveryGraphs, k: int) -> DeliveryGraphs:
     """The graphs of a smaller k."""
-    return chosen(graphs, np.flatnonzero(graphs.level <= k))
+    return select_graphs(graphs, np.flatnonzero(graphs.level <= k))

@@ -19,13 +19,13 @@ import numpy as np
 
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
-from wend.planning.arrays import Floats, Longs, offsets, owners
-from wend.planning.delivery_graphs import DeliveryGraphs, chosen, delivery_graphs
+from wend.planning.arrays import Floats, Longs, run_numbers, run_offsets
+from wend.planning.delivery_graphs import DeliveryGraphs, make_delivery_graphs, select_graphs
 from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import FlowWorkload
-from wend.planning.models import TIGHT, Solution, balance, least_usage
-from wend.planning.path_ranking import ranking
-from wend.planning.problem import Problem, problem_of, rows_of
+from wend.planning.models import TIGHT, Solution, balance, minimise_usage
+from wend.planning.path_ranking import find_ranking
+from wend.planning.problem import Problem, make_capacity_rows, make_problem
 from wend.topology.underlay import components
 
 SURVIVABLE = (0, 1)
@@ -154,42 +154,42 @@ def move_all_flows(in_use: RoutesInUse, link: Link) -> RoutesAfterFailure:
 def _make_failure(in_use: RoutesInUse, link: Link) -> _Failure:
     network, workload, k = in_use.network, in_use.workload, in_use.k
     a, b = link
-    left, arcs = network.without(a, b)
-    flows, rest = _still_connected(left, workload, a, b)
+    left, arcs = network.remove_link(a, b)
+    flows, rest = _drop_cut_off(left, workload, a, b)
     cut = len(workload.receivers) - len(rest.receivers)
     if not len(rest):
         no_arcs = np.zeros(0, dtype=np.int32)
         nothing = DeliveryGraphs(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64), no_arcs, no_arcs)
-        return _Failure(a, b, left, arcs, flows, rest, nothing, problem_of(left, rest, nothing), _NOTHING, cut)
-    graphs = delivery_graphs(left, rest, k, ranking(in_use.ranking))
-    problem = problem_of(left, rest, graphs)
+        return _Failure(a, b, left, arcs, flows, rest, nothing, make_problem(left, rest, nothing), _NOTHING, cut)
+    graphs = make_delivery_graphs(left, rest, k, find_ranking(in_use.ranking))
+    problem = make_problem(left, rest, graphs)
     return _Failure(a, b, left, arcs, flows, rest, graphs, problem, balance(problem), cut)
 
 
 _NOTHING = Solution(np.zeros(0), 0.0, 0.0, 0)
 
 
-def _still_connected(left: FlowNetwork, workload: FlowWorkload, a: PeerId, b: PeerId) -> tuple[Longs, FlowWorkload]:
+def _drop_cut_off(left: FlowNetwork, workload: FlowWorkload, a: PeerId, b: PeerId) -> tuple[Longs, FlowWorkload]:
     """The flows without the receivers that their publisher no longer reaches, and their numbers."""
     _, side = components(left.peers, np.column_stack((left.graph.tail, left.graph.head)))
     if side[a] == side[b]:
         return np.arange(len(workload)), workload
-    whose = owners(workload.ptr)
+    whose = run_numbers(workload.ptr)
     kept = side[workload.receivers] == side[workload.publisher[whose]]
     flows = np.unique(whose[kept])
-    return flows, workload.some(flows, kept)
+    return flows, workload.select_flows(flows, kept)
 
 
 def _analyse(failure: _Failure, in_use: RoutesInUse) -> FailureAnalysis:
     if failure.best.y > 1 + TIGHT:
-        raise ConfigError(_overload(failure, in_use.k))
+        raise ConfigError(_overload_sentence(failure, in_use.k))
     least, routes = _move_crossing_flows(failure, in_use)
     return FailureAnalysis(failure.best.y, least, routes)
 
 
 def _move_all_flows(failure: _Failure) -> RoutesAfterFailure:
-    solution = least_usage(failure.problem, limit=failure.best.y * (1 + TIGHT)) or failure.best
-    return _as_routes(failure, failure.flows, failure.graphs, solution)
+    solution = minimise_usage(failure.problem, limit=failure.best.y * (1 + TIGHT)) or failure.best
+    return _make_routes(failure, failure.flows, failure.graphs, solution)
 
 
 def _move_crossing_flows(failure: _Failure, in_use: RoutesInUse) -> tuple[float, RoutesAfterFailure]:
@@ -199,37 +199,37 @@ def _move_crossing_flows(failure: _Failure, in_use: RoutesInUse) -> tuple[float,
     known = failure.arcs[failure.arcs < len(back)]
     back[known] = np.arange(len(failure.arcs))[failure.arcs < len(back)]
     crossing = np.add.reduceat(back[graphs.arcs] < 0, graphs.ptr[:-1]) > 0
-    of = owners(graphs.of_flow)
+    of = run_numbers(graphs.of_flow)
     moved = np.unique(of[crossing & (shares > 0)])
     stay = np.setdiff1d(np.arange(len(workload)), moved)
-    unmoved = chosen(graphs, np.flatnonzero(np.isin(of, stay)))
-    of_stay = offsets(np.diff(graphs.of_flow)[stay])
+    unmoved = select_graphs(graphs, np.flatnonzero(np.isin(of, stay)))
+    of_stay = run_offsets(np.diff(graphs.of_flow)[stay])
     some = unmoved._replace(of_flow=of_stay, arcs=back[unmoved.arcs].astype(np.int32))
-    base = problem_of(failure.network, workload.some(stay), some).loads(shares[np.isin(of, stay)])
+    base = make_problem(failure.network, workload.select_flows(stay), some).loads(shares[np.isin(of, stay)])
     mine = np.flatnonzero(np.isin(failure.flows, moved))
-    picked = chosen(failure.graphs, np.flatnonzero(np.isin(owners(failure.graphs.of_flow), mine)))
-    candidates = picked._replace(of_flow=offsets(np.diff(failure.graphs.of_flow)[mine]))
-    problem = problem_of(failure.network, failure.workload.some(mine), candidates)._replace(base=base)
+    picked = select_graphs(failure.graphs, np.flatnonzero(np.isin(run_numbers(failure.graphs.of_flow), mine)))
+    candidates = picked._replace(of_flow=run_offsets(np.diff(failure.graphs.of_flow)[mine]))
+    problem = make_problem(failure.network, failure.workload.select_flows(mine), candidates)._replace(base=base)
     if not len(mine):
         load = float((base / problem.capacity).max(initial=0.0))
-        return load, _as_routes(failure, mine, candidates, Solution(np.zeros(0), load, 0.0, 0))
+        return load, _make_routes(failure, mine, candidates, Solution(np.zeros(0), load, 0.0, 0))
     best = balance(problem)
     fits = best.y <= (1 + TIGHT) ** 2
-    solution = (least_usage(problem, limit=best.y * (1 + TIGHT)) if fits else None) or best
-    return best.y, _as_routes(failure, failure.flows[mine], candidates, solution)
+    solution = (minimise_usage(problem, limit=best.y * (1 + TIGHT)) if fits else None) or best
+    return best.y, _make_routes(failure, failure.flows[mine], candidates, solution)
 
 
-def _as_routes(failure: _Failure, flows: Longs, graphs: DeliveryGraphs, solution: Solution) -> RoutesAfterFailure:
+def _make_routes(failure: _Failure, flows: Longs, graphs: DeliveryGraphs, solution: Solution) -> RoutesAfterFailure:
     used = np.flatnonzero(solution.shares > 0)
-    some = chosen(graphs, used)
+    some = select_graphs(graphs, used)
     whole = some._replace(arcs=failure.arcs[some.arcs].astype(np.int32))
     return RoutesAfterFailure(failure.a, failure.b, flows, whole, solution.shares[used], solution.y, failure.cut)
 
 
-def _overload(failure: _Failure, k: int) -> str:
+def _overload_sentence(failure: _Failure, k: int) -> str:
     loads, names = failure.problem.loads(failure.best.shares), failure.network.names
     worst = int((loads / failure.problem.capacity).argmax())
     return (
         f"the workload does not survive the failure of link {names[failure.a]}-{names[failure.b]} with k = {k}: at "
-        f"best, {rows_of(failure.network).overload(worst, float(loads[worst]), names)}"
+        f"best, {make_capacity_rows(failure.network).overload(worst, float(loads[worst]), names)}"
     )

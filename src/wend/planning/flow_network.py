@@ -54,9 +54,9 @@ class FlowNetwork:
         self.fingerprint = fingerprint(overlay.peers, [(each.a, each.b) for each in overlay.links])
         ends = sorted((x, y, i) for i, e in enumerate(overlay.links) for x, y in ((e.a, e.b), (e.b, e.a)))
         tail, head, link_of = np.array(ends, dtype=np.int32).reshape(-1, 3).T.copy()
-        self.arc_capacity = self._links(link)[:, link_of]
+        self.arc_capacity = self._link_capacities(link)[:, link_of]
         """By unit (0 messages, 1 bits) and arc."""
-        self.peer_capacity = self._peers(peer, head)
+        self.peer_capacity = self._peer_capacities(peer, head)
         """By unit and peer."""
         if not (np.isfinite(self.arc_capacity).any() or np.isfinite(self.peer_capacity).any()):
             raise ConfigError("no link or peer has a capacity: state one, or use a topology that states capacities")
@@ -70,7 +70,7 @@ class FlowNetwork:
             width=self.widths(tail),
         )
 
-    def without(self, a: PeerId, b: PeerId) -> tuple["FlowNetwork", Longs]:
+    def remove_link(self, a: PeerId, b: PeerId) -> tuple["FlowNetwork", Longs]:
         """The network after the failure of a link, and the numbers of its arcs in this one. Peers keep their
         capacities."""
         graph = self.graph
@@ -90,13 +90,13 @@ class FlowNetwork:
         )
         return left, arcs
 
-    def scaled(self, factor: float) -> "FlowNetwork":
+    def scale(self, factor: float) -> "FlowNetwork":
         """The network with a share of all capacities."""
         smaller = copy(self)
         smaller.arc_capacity, smaller.peer_capacity = self.arc_capacity * factor, self.peer_capacity * factor
         return smaller
 
-    def _links(self, link: Rate | None) -> Floats:
+    def _link_capacities(self, link: Rate | None) -> Floats:
         stated = np.array([(e.capacity_msgs, e.capacity_bps) for e in self.overlay.links], dtype=float).reshape(-1, 2).T
         if link is not None:
             stated[int(link.bits), ~np.isfinite(stated).any(axis=0)] = link.value
@@ -106,7 +106,7 @@ class FlowNetwork:
                 raise ConfigError(f"link {where} needs a capacity above 0, got {least:g}")
         return stated
 
-    def _peers(self, peer: Rate | str | None, head: Ints) -> Floats:
+    def _peer_capacities(self, peer: Rate | str | None, head: Ints) -> Floats:
         capacities = np.array(self.overlay.capacities, dtype=float).reshape(-1, 2).T.copy()
         silent = ~np.isfinite(capacities).any(axis=0)
         if isinstance(peer, Rate):

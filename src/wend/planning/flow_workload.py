@@ -19,7 +19,7 @@ from wend.model.flows import NO_DEADLINE, Deadline, Flow, check_flows, read_flow
 from wend.model.randomness import stream
 from wend.model.rates import BITS_PER_BYTE
 from wend.model.units import SECOND
-from wend.planning.arrays import Flags, Floats, Ints, Longs, offsets, owners
+from wend.planning.arrays import Flags, Floats, Ints, Longs, run_numbers, run_offsets
 
 MESSAGES, BITS = 0, 1
 """The units of a demand: the rows of `FlowWorkload.demand`."""
@@ -51,15 +51,15 @@ class FlowWorkload:
     def __len__(self) -> int:
         return len(self.publisher)
 
-    def of(self, flow: int) -> Ints:
+    def flow_receivers(self, flow: int) -> Ints:
         """The receivers of a flow."""
         return self.receivers[self.ptr[flow] : self.ptr[flow + 1]]
 
-    def some(self, flows: Longs, kept: Flags | None = None) -> "FlowWorkload":
+    def select_flows(self, flows: Longs, kept: Flags | None = None) -> "FlowWorkload":
         """Some flows, with all receivers or with those that are kept."""
-        whose = owners(self.ptr)
+        whose = run_numbers(self.ptr)
         mine = np.isin(whose, flows) if kept is None else np.isin(whose, flows) & kept
-        ptr = offsets(np.bincount(whose[mine], minlength=len(self))[flows])
+        ptr = run_offsets(np.bincount(whose[mine], minlength=len(self))[flows])
         return FlowWorkload(
             self.publisher[flows], ptr, self.receivers[mine], self.demand[:, flows], self.weight[flows],
             self.deadline[:, flows],
@@ -118,7 +118,7 @@ class WorkloadBuilder:
 
     def build(self) -> FlowWorkload:
         totals = np.array(self._totals, dtype=float).reshape(-1, 3).T
-        ptr = offsets([len(receivers) for receivers in self._receivers])
+        ptr = run_offsets([len(receivers) for receivers in self._receivers])
         receivers = np.concatenate(self._receivers) if self._receivers else np.zeros(0, dtype=np.int32)
         deadlines = np.array(self._deadlines, dtype=float).reshape(-1, 2).T.copy()
         workload = FlowWorkload(
@@ -129,7 +129,7 @@ class WorkloadBuilder:
         return workload
 
 
-def workload_of(flows: Iterable[Flow], names: Sequence[str], where: str = "workload") -> FlowWorkload:
+def make_workload(flows: Iterable[Flow], names: Sequence[str], where: str = "workload") -> FlowWorkload:
     """Check and merge flows. An error names the wrong flow, counted from 1."""
     builder = WorkloadBuilder()
     for flow in check_flows(flows, names, where):
@@ -142,7 +142,7 @@ def workload_of(flows: Iterable[Flow], names: Sequence[str], where: str = "workl
 
 def read_workload(path: Path, names: Sequence[str]) -> FlowWorkload:
     """Read a workload from JSON lines, or from Parquet with the same columns."""
-    return workload_of(read_flows(path), names, str(path))
+    return make_workload(read_flows(path), names, str(path))
 
 
 def write_workload(workload: FlowWorkload, path: Path, names: Sequence[str] = ()) -> None:

@@ -43,13 +43,13 @@ class GraphDelays(NamedTuple):
     """The same if a packet waits `WAIT` of its transmission time at each hop."""
 
 
-def arc_times(network: FlowNetwork) -> ArcTimes:
+def compute_arc_times(network: FlowNetwork) -> ArcTimes:
     graph = network.graph
     travel = np.asarray(graph.delay * NANOSECONDS, dtype=np.float64)
     return ArcTimes(travel, 1 / network.arc_capacity, (1 / network.peer_capacity)[:, graph.head])
 
 
-def bits_of(workload: FlowWorkload) -> Floats:
+def message_bits(workload: FlowWorkload) -> Floats:
     """The size of a message of each flow."""
     return np.asarray(workload.demand[BITS] / workload.demand[MESSAGES], dtype=np.float64)
 
@@ -70,15 +70,17 @@ def receiver_limits(network: FlowNetwork, workload: FlowWorkload) -> Floats | No
     )
 
 
-def graph_delays(network: FlowNetwork, workload: FlowWorkload, of_flow: Longs, ptr: Longs, arcs: Ints) -> GraphDelays:
+def compute_graph_delays(
+    network: FlowNetwork, workload: FlowWorkload, of_flow: Longs, ptr: Longs, arcs: Ints
+) -> GraphDelays:
     """The delays of graphs. A receiver that a graph does not reach adds none, and is not late."""
     limits = receiver_limits(network, workload)
     if limits is None:
         limits = np.full(len(workload.receivers), np.inf)
     graph = network.graph
-    return GraphDelays(*_delays(
-        *arc_times(network), bits_of(workload), workload.publisher, workload.ptr, workload.receivers, limits, of_flow,
-        ptr, arcs, graph.tail, graph.head, network.peers,
+    return GraphDelays(*_compute_delays(
+        *compute_arc_times(network), message_bits(workload), workload.publisher, workload.ptr, workload.receivers,
+        limits, of_flow, ptr, arcs, graph.tail, graph.head, network.peers,
     ))  # fmt: skip
 
 
@@ -90,7 +92,7 @@ def fill_times(travel: Floats, link: Floats, peer: Floats, bits: float, times: F
 
 
 @compiled
-def _delays(
+def _compute_delays(
     travel: Floats, link: Floats, peer: Floats, bits: Floats, publisher: Ints, receiver_ptr: Longs, receivers: Ints,
     limits: Floats, of_flow: Longs, ptr: Longs, arcs: Ints, tail: Ints, head: Ints, peers: int,
 ) -> tuple[Floats, Ints, Ints]:  # fmt: skip

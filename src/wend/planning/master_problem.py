@@ -24,7 +24,7 @@ import highspy
 import numpy as np
 
 from wend.model.compiled import compiled
-from wend.planning.arrays import Floats, Ints, Longs, offsets, owners
+from wend.planning.arrays import Floats, Ints, Longs, run_numbers, run_offsets
 from wend.planning.problem import Objective, Problem
 from wend.planning.solver import LinearProgram
 
@@ -49,11 +49,11 @@ def optimise(problem: Problem, objectives: Sequence[Objective], *, limit: float 
     if limit is not None and floor > limit * (1 + EQUAL):
         return None
     if not len(problem.rows):
-        return MasterSolution(_one_hot(problem, _cheapest(problem.of_flow, problem.ranks(objectives))), 0)
+        return MasterSolution(_select_one(problem, _find_cheapest(problem.of_flow, problem.ranks(objectives))), 0)
     if limit == 0:
-        return _unloaded(problem, problem.ranks(objectives))
+        return _solve_without_load(problem, problem.ranks(objectives))
     # The solver's tolerances are absolute. In units of the limit, or of the load of single paths, loads are about 1.
-    scale = limit or float((problem.loads(problem.first()) / problem.capacity).max()) or 1.0
+    scale = limit or float((problem.loads(problem.single_path_shares()) / problem.capacity).max()) or 1.0
     scaled = problem._replace(capacity=problem.capacity * scale)
     master = _Master(scaled, floor / scale, *_multiplicative_weights(scaled))
     y = master.improve(Objective(y=1.0), enough=None if limit is None or not objectives else 1.0)
@@ -69,15 +69,15 @@ def optimise(problem: Problem, objectives: Sequence[Objective], *, limit: float 
     return MasterSolution(master.shares, int((master.column >= 0).sum()))
 
 
-def _unloaded(problem: Problem, ranks: Floats) -> MasterSolution | None:
+def _solve_without_load(problem: Problem, ranks: Floats) -> MasterSolution | None:
     """The solution with no load on any row: each flow's best graph that loads none. None if a flow has no such
     graph."""
-    each = owners(problem.of_flow)
+    each = run_numbers(problem.of_flow)
     loading = problem.demand[problem.unit[problem.rows], np.repeat(each, np.diff(problem.ptr))] > 0
-    ends = offsets(loading)[problem.ptr]
+    ends = run_offsets(loading)[problem.ptr]
     free = np.where(np.diff(ends) == 0, ranks, np.inf)
-    best = _cheapest(problem.of_flow, free)
-    return MasterSolution(_one_hot(problem, best), 0) if np.isfinite(free[best]).all() else None
+    best = _find_cheapest(problem.of_flow, free)
+    return MasterSolution(_select_one(problem, best), 0) if np.isfinite(free[best]).all() else None
 
 
 class _HeldObjective(NamedTuple):
@@ -94,7 +94,7 @@ class _Master:
 
     def __init__(self, problem: Problem, floor: float, default: Longs, start: Longs) -> None:
         self.problem, self.floor, self.default = problem, floor, default
-        self.flow = owners(problem.of_flow)
+        self.flow = run_numbers(problem.of_flow)
         self.used = np.unique(problem.rows)
         self.place = np.full(len(problem.capacity), -1, dtype=np.int32)
         self.place[self.used] = np.arange(len(self.used), dtype=np.int32)
@@ -104,7 +104,7 @@ class _Master:
         self.objective = 0.0
         """The value of the current objective, without what the default graphs cost."""
         self.held: list[_HeldObjective] = []
-        self.shares = _one_hot(problem, default)
+        self.shares = _select_one(problem, default)
         self.model = LinearProgram()
         rows, free = len(self.used), highspy.kHighsInf
         self.model.load(
@@ -121,15 +121,15 @@ class _Master:
 
     def bound(self, most: float) -> None:
         """Set the highest y."""
-        self.model.bound(0, min(self.floor, most), most)
+        self.model.set_bounds(0, min(self.floor, most), most)
 
     def hold(self, objective: Objective) -> None:
         """Keep the current objective, which has just been optimised, at its value, or within its slack."""
-        whole = self.objective + float(self.costs[self.default].sum()) + self.problem.fixed(objective)
+        whole = self.objective + float(self.costs[self.default].sum()) + self.problem.fixed_part(objective)
         inside = np.flatnonzero(self.column >= 0)
         extra = self.costs - self.costs[self.default[self.flow]]
         unit = max(abs(whole), float(np.abs(extra).max(initial=0.0)), 1e-12)
-        held = _HeldObjective(self.model.rows, extra / unit)
+        held = _HeldObjective(self.model.row_count, extra / unit)
         # Without slack of its own the row has none: any would become tiny shares of further graphs.
         most = (self.objective + objective.slack * abs(whole)) / unit
         columns = np.append(0, self.column[inside]).astype(np.int32)
@@ -142,7 +142,7 @@ class _Master:
         p = self.problem
         self.costs = p.costs(objective)
         inside = np.flatnonzero(self.column >= 0)
-        self.model.cost(np.append(0, self.column[inside]), np.append(objective.y, self._extra(inside)))
+        self.model.set_cost(np.append(0, self.column[inside]), np.append(objective.y, self._extra(inside)))
         while True:
             answer = self.model.solve()
             assert answer is not None, "y is unbounded, or at least as high as found before"
@@ -151,8 +151,8 @@ class _Master:
             prices[self.used] = -answer.row_duals[: len(self.used)]
             self.objective = answer.objective
             costs = self.costs + sum((-answer.row_duals[held.row] * held.extra for held in self.held), np.zeros(1))
-            priced = _priced(p.of_flow, p.ptr, p.rows, p.demand, p.unit, prices / p.capacity, costs)
-            best = _cheapest(p.of_flow, priced)
+            priced = _price_graphs(p.of_flow, p.ptr, p.rows, p.demand, p.unit, prices / p.capacity, costs)
+            best = _find_cheapest(p.of_flow, priced)
             known = np.where((self.column >= 0) | (self.default[self.flow] == np.arange(len(priced))), priced, np.inf)
             least = np.minimum.reduceat(known, p.of_flow[:-1])
             fresh = best[priced[best] < least - CHEAPER * max(float(prices.sum()), float(np.abs(priced).max()))]
@@ -169,25 +169,25 @@ class _Master:
         p = self.problem
         before = 1 + int((self.column >= 0).sum())
         self.column[graphs] = before + np.arange(len(graphs), dtype=np.int32)
-        ptr, index, value = _differences(
+        ptr, index, value = _make_columns(
             graphs, self.flow, self.default, self.row, p.ptr, p.rows, p.demand, p.unit, p.capacity, self.place
         )
         self.model.add(self._extra(graphs), ptr, index, value, upper=1.0)
         for held in self.held:
             for graph in graphs.tolist():
-                self.model.set(held.row, int(self.column[graph]), float(held.extra[graph]))
+                self.model.set_value(held.row, int(self.column[graph]), float(held.extra[graph]))
         # A flow with a second column needs a row for both.
         inside = np.flatnonzero(self.column >= 0)
         several = np.bincount(self.flow[inside], minlength=len(self.default)) > 1
         anew = np.flatnonzero(several & (self.row < 0))
         members = inside[np.isin(self.flow[inside], anew)]
-        self.row[anew] = self.model.rows + np.arange(len(anew), dtype=np.int32)
+        self.row[anew] = self.model.row_count + np.arange(len(anew), dtype=np.int32)
         starts = np.searchsorted(self.flow[members], anew).astype(np.int32)
         self.model.add_rows(np.ones(len(anew)), starts, self.column[members], np.ones(len(members)))
 
     def _read(self, values: Floats) -> None:
         inside = np.flatnonzero(self.column >= 0)
-        self.shares = _one_hot(self.problem, self.default)
+        self.shares = _select_one(self.problem, self.default)
         self.shares[inside] = values[self.column[inside]]
         assigned = np.bincount(self.flow[inside], weights=self.shares[inside], minlength=len(self.default))
         self.shares[self.default] = np.maximum(1 - assigned, 0.0)
@@ -202,25 +202,25 @@ def _multiplicative_weights(problem: Problem) -> tuple[Longs, Longs]:
     chosen = np.zeros(len(problem.hops), dtype=bool)
     total = np.zeros(len(rows))
     for number in range(1, ROUNDS + 1):
-        priced = _priced(
+        priced = _price_graphs(
             problem.of_flow, problem.ptr, problem.rows, problem.demand, problem.unit, prices / problem.capacity, nothing
         )
-        best = _cheapest(problem.of_flow, priced)
+        best = _find_cheapest(problem.of_flow, priced)
         chosen[best] = True
-        total += (problem.loads(_one_hot(problem, best)) / problem.capacity)[rows]
+        total += (problem.loads(_select_one(problem, best)) / problem.capacity)[rows]
         steep = np.exp(EAGER * np.sqrt(number) * (total / (total.max() or 1.0) - 1))
         prices[rows] = steep / steep.sum()
     return best, np.flatnonzero(chosen)
 
 
-def _one_hot(problem: Problem, graphs: Longs) -> Floats:
+def _select_one(problem: Problem, graphs: Longs) -> Floats:
     shares = np.zeros(len(problem.hops))
     shares[graphs] = 1.0
     return shares
 
 
 @compiled
-def _priced(
+def _price_graphs(
     of_flow: Longs, ptr: Longs, rows: Ints, demand: Floats, unit: Ints, prices: Floats, costs: Floats
 ) -> Floats:
     """The cost of each graph at these prices of the rows that it loads."""
@@ -235,7 +235,7 @@ def _priced(
 
 
 @compiled
-def _cheapest(of_flow: Longs, priced: Floats) -> Longs:
+def _find_cheapest(of_flow: Longs, priced: Floats) -> Longs:
     """The cheapest graph of each flow; of several, the first."""
     cheapest = np.empty(len(of_flow) - 1, dtype=np.int64)
     for f in range(len(cheapest)):
@@ -248,7 +248,7 @@ def _cheapest(of_flow: Longs, priced: Floats) -> Longs:
 
 
 @compiled
-def _differences(
+def _make_columns(
     graphs: Longs, flow: Longs, default: Longs, row: Ints, ptr: Longs, rows: Ints, demand: Floats, unit: Ints,
     capacity: Floats, place: Ints,
 ) -> tuple[Ints, Ints, Floats]:  # fmt: skip

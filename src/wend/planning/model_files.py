@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from wend.model.errors import ConfigError
-from wend.planning.arrays import Longs, offsets, owners
-from wend.planning.models import Goal, objective_of
+from wend.planning.arrays import Longs, run_numbers, run_offsets
+from wend.planning.models import Goal, first_objective
 from wend.planning.problem import CapacityRows, Problem
 from wend.planning.route_choice import Candidates
 from wend.planning.solver import FREE, LinearProgram
@@ -30,9 +30,9 @@ def write_model(
 ) -> None:
     check_model_file(path)
     problem = candidates.problem
-    program = whole_program(problem, goal, max_load)
+    program = make_whole_program(problem, goal, max_load)
     of_flow = problem.of_flow
-    flow = owners(of_flow)
+    flow = run_numbers(of_flow)
     columns = [
         f"x_{f}_{g}" for f, g in zip(flow.tolist(), (np.arange(len(flow)) - of_flow[flow]).tolist(), strict=True)
     ]
@@ -40,19 +40,19 @@ def write_model(
         f"{'peer' if b < 0 else 'link'}_{a}{'' if b < 0 else f'_{b}'}_{UNITS[unit]}"
         for a, b, unit in zip(rows.a.tolist(), rows.b.tolist(), rows.unit.tolist(), strict=True)
     ]
-    program.name([*columns, "y"], [*capacities, *(f"flow_{f}" for f in range(len(of_flow) - 1))])
+    program.set_names([*columns, "y"], [*capacities, *(f"flow_{f}" for f in range(len(of_flow) - 1))])
     program.write(path)
 
 
-def whole_program(problem: Problem, goal: Goal, max_load: float) -> LinearProgram:
+def make_whole_program(problem: Problem, goal: Goal, max_load: float) -> LinearProgram:
     """The model with all graphs: each row says that its load is at most y of its capacity, or that the shares of a flow
     sum to one."""
-    objective = objective_of(problem, goal)
+    objective = first_objective(problem, goal)
     graphs, rows, flows = len(problem.hops), len(problem.capacity), len(problem.of_flow) - 1
-    flow = owners(problem.of_flow)
-    whose = owners(problem.ptr)
+    flow = run_numbers(problem.of_flow)
+    whose = run_numbers(problem.ptr)
     loads = problem.demand[problem.unit[problem.rows], flow[whose]] / problem.capacity[problem.rows]
-    ptr, index, value = _with_flow_rows(problem, loads, rows + flow)
+    ptr, index, value = _add_flow_rows(problem, loads, rows + flow)
     program = LinearProgram()
     program.load(
         cost=np.append(problem.costs(objective), objective.y),
@@ -67,9 +67,9 @@ def whole_program(problem: Problem, goal: Goal, max_load: float) -> LinearProgra
     return program
 
 
-def _with_flow_rows(problem: Problem, loads: np.ndarray, rows_of_flows: Longs) -> tuple[Longs, np.ndarray, np.ndarray]:
+def _add_flow_rows(problem: Problem, loads: np.ndarray, rows_of_flows: Longs) -> tuple[Longs, np.ndarray, np.ndarray]:
     """The columns of graphs: the rows that they load, and after them the row of their flow."""
     ends = problem.ptr[1:]
     index = np.insert(problem.rows.astype(np.int64), ends, rows_of_flows)
     value = np.insert(loads, ends, 1.0)
-    return offsets(np.diff(problem.ptr) + 1), index, value
+    return run_offsets(np.diff(problem.ptr) + 1), index, value

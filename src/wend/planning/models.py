@@ -27,7 +27,7 @@ from wend.model.errors import ConfigError
 from wend.planning.arrays import Floats, Longs
 from wend.planning.master_problem import EQUAL, optimise
 from wend.planning.problem import Objective, Problem
-from wend.planning.problem_reduction import reduce
+from wend.planning.problem_reduction import reduce_problem
 
 TIGHT = EQUAL
 """The relative slack of a bound that the solver has just computed."""
@@ -83,14 +83,14 @@ def solve(
             return None
         limit = min(best.y * (1 + STAY), max(most, best.y)) if stays else best.y
         ties = (MOVED, LOAD, USAGE, DELAY) if stays else (USAGE, DELAY)
-        return optimised(problem, ties, limit=limit * (1 + TIGHT), reduced=reduced) or best
-    first = objective_of(problem, goal)
+        return optimise_reduced(problem, ties, limit=limit * (1 + TIGHT), reduced=reduced) or best
+    first = first_objective(problem, goal)
     last = [each for each in (DELAY, USAGE) if each != first]
     stages = (first._replace(slack=STAY), MOVED, first, *last) if stays else (first, *last)
-    return optimised(problem, stages, limit=most, reduced=reduced)
+    return optimise_reduced(problem, stages, limit=most, reduced=reduced)
 
 
-def objective_of(problem: Problem, goal: Goal) -> Objective:
+def first_objective(problem: Problem, goal: Goal) -> Objective:
     """What a goal minimises first."""
     match goal.kind:
         case "balance":
@@ -100,7 +100,7 @@ def objective_of(problem: Problem, goal: Goal) -> Objective:
         case "min-delay":
             return DELAY
         case "blend":
-            single = problem.first()
+            single = problem.single_path_shares()
             # A value that is 0 with single paths cannot be a unit: then the unit is 1.
             y = float((problem.loads(single) / problem.capacity).max()) or 1.0
             return Objective(usage=(1 - goal.weight) / (problem.usage(single) or 1.0), y=goal.weight / y)
@@ -108,34 +108,34 @@ def objective_of(problem: Problem, goal: Goal) -> Objective:
 
 def balance(problem: Problem, *, reduced: bool = True) -> Solution:
     """The solution with the least y, which may be above 1. The workload fits if `y <= 1`."""
-    solution = optimised(problem, (), limit=None, reduced=reduced)
+    solution = optimise_reduced(problem, (), limit=None, reduced=reduced)
     assert solution is not None, "without a limit every choice is feasible"
     return solution
 
 
-def least_usage(problem: Problem, *, limit: float = 1.0, reduced: bool = True) -> Solution | None:
-    return optimised(problem, (USAGE, DELAY), limit=limit, reduced=reduced)
+def minimise_usage(problem: Problem, *, limit: float = 1.0, reduced: bool = True) -> Solution | None:
+    return optimise_reduced(problem, (USAGE, DELAY), limit=limit, reduced=reduced)
 
 
-def optimised(
+def optimise_reduced(
     problem: Problem, objectives: Sequence[Objective], *, limit: float | None, reduced: bool = True
 ) -> Solution | None:
     """Minimise the objectives one after the other, with y at most `limit`; without any, minimise y. Tests compare it
     with and without reduction."""
     minimises_y = not objectives or any(each.y for each in objectives)
-    small = reduce(problem, limit=None if minimises_y else limit, objectives=objectives) if reduced else None
+    small = reduce_problem(problem, limit=None if minimises_y else limit, objectives=objectives) if reduced else None
     smaller = problem if small is None else small.problem
     solution = optimise(smaller, objectives, limit=limit)
     if solution is None:
         return None
-    shares = _tidy(smaller.of_flow, solution.shares)
+    shares = _round_shares(smaller.of_flow, solution.shares)
     if small is not None:
         shares = small.shares(problem, shares)
     y = float((problem.loads(shares) / problem.capacity).max(initial=0.0))
     return Solution(shares, y, problem.usage(shares), solution.columns)
 
 
-def _tidy(of_flow: Longs, values: Floats) -> Floats:
+def _round_shares(of_flow: Longs, values: Floats) -> Floats:
     """Shares without rounding errors: none is below `DUST`, and those of a flow sum to one."""
     if not len(values):
         return values

@@ -24,13 +24,13 @@ import numpy as np
 
 from wend.model.compiled import compiled
 from wend.model.errors import ConfigError
-from wend.planning.arrays import Floats, Ints, Longs, offsets, owners
-from wend.planning.candidate_paths import with_room
+from wend.planning.arrays import Floats, Ints, Longs, run_numbers, run_offsets
+from wend.planning.candidate_paths import grow
 from wend.planning.delivery_graphs import DeliveryGraphs
 from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import MESSAGES, FlowWorkload
 from wend.planning.models import DUST
-from wend.planning.problem import charges, problem_of, rows_of
+from wend.planning.problem import charged_rows, make_capacity_rows, make_problem
 from wend.planning.solver import LinearProgram
 
 GAP, ROUGH = 1e-7, 1e-3
@@ -63,26 +63,26 @@ class PartialSolution(NamedTuple):
     """An upper bound of the value of any partial plan."""
 
 
-def most_valuable(network: FlowNetwork, workload: FlowWorkload, graphs: DeliveryGraphs) -> PartialSolution:
+def find_most_valuable(network: FlowNetwork, workload: FlowWorkload, graphs: DeliveryGraphs) -> PartialSolution:
     return _Generator(network, workload, graphs).run()
 
 
-def undelivered(network: FlowNetwork, workload: FlowWorkload, first: DeliveryGraphs) -> tuple[float, float]:
+def count_undelivered(network: FlowNetwork, workload: FlowWorkload, first: DeliveryGraphs) -> tuple[float, float]:
     """The deliveries per second that single paths drop at least, and the total.
 
     `first` has one graph for each flow."""
-    part = most_valuable(network, _equal(workload), first)
+    part = find_most_valuable(network, _weigh_equally(workload), first)
     return part.whole - part.value, part.whole
 
 
 def undelivered_at_least(network: FlowNetwork, workload: FlowWorkload, first: DeliveryGraphs) -> tuple[float, float]:
     """A lower bound of `undelivered`, from prices alone. It is near, and fast with many flows."""
-    generator = _Generator(network, _equal(workload), first)
+    generator = _Generator(network, _weigh_equally(workload), first)
     _, bound = generator.multiplicative_weights()
     return max(generator.whole - bound * generator.scale, 0.0), generator.whole
 
 
-def _equal(workload: FlowWorkload) -> FlowWorkload:
+def _weigh_equally(workload: FlowWorkload) -> FlowWorkload:
     """The same flows with equal weights."""
     ones = np.ones(len(workload))
     return FlowWorkload(workload.publisher, workload.ptr, workload.receivers, workload.demand, ones, workload.deadline)
@@ -93,11 +93,11 @@ class _Generator:
 
     def __init__(self, network: FlowNetwork, workload: FlowWorkload, graphs: DeliveryGraphs) -> None:
         self.network, self.workload, self.graphs = network, workload, graphs
-        self.rows = rows_of(network)
-        self.charged = charges(network)
+        self.rows = make_capacity_rows(network)
+        self.charged = charged_rows(network)
         self.worth = workload.weight * workload.demand[MESSAGES]
         self.whole = float(np.diff(workload.ptr) @ self.worth)
-        self.scale = self._most() or 1.0
+        self.scale = self._upper_bound() or 1.0
         """The solver's tolerances are absolute. In this unit the best value is about 1."""
         self.model = LinearProgram()
         self.pieces: list[Subtrees] = []
@@ -126,7 +126,7 @@ class _Generator:
         )
         many = flows > MANY
         best, bound = self.multiplicative_weights() if many else (np.zeros(rows), np.inf)
-        piece = self._fresh(self._price(best)[1], np.zeros(flows), best)
+        piece = self._select_better(self._price(best)[1], np.zeros(flows), best)
         self._add(piece if len(piece[0]) else self._price(np.zeros(rows))[1])
         while True:
             answer = self.model.solve()
@@ -142,17 +142,17 @@ class _Generator:
                 total = float(worth.sum() + prices.sum())
                 if total < bound:
                     best, bound = prices, total
-                piece = self._fresh(piece, rents, duals)
+                piece = self._select_better(piece, rents, duals)
                 if len(piece[0]):
                     break
             if not len(piece[0]) or bound - reached <= (ROUGH if many else GAP):
                 return self._solution(answer.values, bound)
             self._add(piece)
 
-    def _most(self) -> float:
+    def _upper_bound(self) -> float:
         """An upper bound: the value if every receiver had its widest path for itself."""
         w, g = self.workload, self.graphs
-        return float(_most_of_each(
+        return float(_widest_path_shares(
             w.publisher, w.ptr, w.receivers, w.demand, g.of_flow, g.ptr, g.arcs, self.network.graph.tail,
             self.network.graph.head, self.charged, self.rows.unit, self.rows.capacity, self.network.peers,
         ) @ self.worth)  # fmt: skip
@@ -195,7 +195,7 @@ class _Generator:
         """The utilisation of each row by the subtrees, and the price of each subtree."""
         flow, ptr, arcs, *_ = piece
         capacity = self.rows.capacity
-        loads, costs = _charged(flow, ptr, arcs, self.workload.demand, self.charged, self.rows.unit, prices / capacity)
+        loads, costs = _charge(flow, ptr, arcs, self.workload.demand, self.charged, self.rows.unit, prices / capacity)
         return loads / capacity, costs
 
     def _rents(self, prices: Floats) -> Floats:
@@ -205,12 +205,12 @@ class _Generator:
             np.maximum.at(rents, piece[0], self._net(piece, prices))
         return rents
 
-    def _fresh(self, piece: Subtrees, rents: Floats, prices: Floats) -> Subtrees:
+    def _select_better(self, piece: Subtrees, rents: Floats, prices: Floats) -> Subtrees:
         """The subtrees that are better than all columns of their flows."""
         flow, ptr, arcs, levels, gains = piece
         keep = np.flatnonzero(self._net(piece, prices) > rents[flow] + LEAST)
         spans = [arcs[ptr[c] : ptr[c + 1]] for c in keep]
-        starts = offsets(np.diff(ptr)[keep])
+        starts = run_offsets(np.diff(ptr)[keep])
         return flow[keep], starts, np.concatenate([*spans, arcs[:0]]), levels[keep], gains[keep]
 
     def _add(self, piece: Subtrees) -> None:
@@ -224,7 +224,7 @@ class _Generator:
         self.sizes.append(sizes)
         self.model.add(-gains / sizes, starts, index, value, upper=sizes)
         second = flow[(self.column[flow] >= 0) & (self.row[flow] < 0)]
-        self.row[second] = self.model.rows + np.arange(len(second), dtype=np.int32)
+        self.row[second] = self.model.row_count + np.arange(len(second), dtype=np.int32)
         numbers = before + np.arange(len(flow), dtype=np.int32)
         both = np.column_stack([self.column[second], numbers[np.isin(flow, second)]]).ravel()
         units = 1 / np.concatenate(self.sizes)[both]
@@ -241,22 +241,22 @@ class _Generator:
         used = [spans[c] for c in chosen]
         graphs = DeliveryGraphs(
             np.searchsorted(flow[chosen], np.arange(len(self.workload) + 1)).astype(np.int64),
-            offsets([len(arcs) for arcs in used]),
+            run_offsets([len(arcs) for arcs in used]),
             np.concatenate([np.zeros(0, dtype=np.int32), *used]),
             levels[chosen],
         )
-        shares = self._shaved(values[chosen] / np.concatenate(self.sizes)[chosen], graphs)
+        shares = self._scale_down(values[chosen] / np.concatenate(self.sizes)[chosen], graphs)
         value = float(shares @ gains[chosen]) * self.scale
         return PartialSolution(graphs, shares, value, self.whole, bound * self.scale)
 
-    def _shaved(self, shares: Floats, graphs: DeliveryGraphs) -> Floats:
+    def _scale_down(self, shares: Floats, graphs: DeliveryGraphs) -> Floats:
         """Shares scaled down if the solver's rounding exceeds a flow or a capacity."""
-        problem = problem_of(self.network, self.workload, graphs)
-        flow = owners(graphs.of_flow)
+        problem = make_problem(self.network, self.workload, graphs)
+        flow = run_numbers(graphs.of_flow)
         sums = np.bincount(flow, weights=shares, minlength=len(self.workload))
         shares = shares / np.maximum(sums, 1.0)[flow]
         over = np.ones(len(shares))
-        whose = owners(problem.ptr)
+        whose = run_numbers(problem.ptr)
         np.maximum.at(over, whose, (problem.loads(shares) / problem.capacity)[problem.rows])
         return shares / over
 
@@ -322,7 +322,7 @@ def _best_subtrees(
         _value_nodes(
             f, begin, end, source, arcs, tail, head, wants, worth[f], demand, charged, unit, prices, below, net
         )
-        out = with_room(out, used, peers)
+        out = grow(out, used, peers)
         inside[source] = f
         gain = 0.0
         for j in range(begin, end):
@@ -345,7 +345,7 @@ def _best_subtrees(
 
 
 @compiled
-def _charged(
+def _charge(
     flow: Ints, ptr: Longs, arcs: Ints, demand: Floats, charged: Ints, unit: Ints, prices: Floats
 ) -> tuple[Floats, Floats]:
     """The load of all subtrees on each row, and the price of each subtree."""
@@ -391,7 +391,7 @@ def _subtree_columns(
 
 
 @compiled
-def _most_of_each(
+def _widest_path_shares(
     publisher: Ints, receiver_ptr: Longs, receivers: Ints, demand: Floats, of_flow: Longs, ptr: Longs, arcs: Ints,
     tail: Ints, head: Ints, charged: Ints, unit: Ints, capacity: Floats, peers: int,
 ) -> Floats:  # fmt: skip

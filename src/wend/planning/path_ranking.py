@@ -14,30 +14,30 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import yen
 
 from wend.model.errors import ConfigError
-from wend.planning.arrays import Floats, Ints, offsets
-from wend.planning.candidate_paths import CandidatePaths, paths_from
+from wend.planning.arrays import Floats, Ints, run_offsets
+from wend.planning.candidate_paths import CandidatePaths, find_paths
 from wend.planning.flow_network import CsrGraph
 
 CONSIDERED = 50
 BOTTLENECK_DISJOINT = "bottleneck-disjoint"
 
 
-def by_capacity(graph: CsrGraph, source: int, receivers: Ints, k: int) -> CandidatePaths:
+def rank_by_capacity(graph: CsrGraph, source: int, receivers: Ints, k: int) -> CandidatePaths:
     costs = 1.0 / np.minimum(graph.width, 1e12)
 
     def choose(target: int) -> list[Ints]:
-        return _shortest(graph, costs, source, target, k)
+        return _find_shortest(graph, costs, source, target, k)
 
     return _collect(receivers, source, choose)
 
 
-def by_rejecting(graph: CsrGraph, source: int, receivers: Ints, k: int) -> CandidatePaths:
+def rank_by_rejecting(graph: CsrGraph, source: int, receivers: Ints, k: int) -> CandidatePaths:
     costs = graph.delay.astype(float)
 
     def choose(target: int) -> list[Ints]:
         accepted: list[Ints] = []
         widest = 0.0
-        for path in _shortest(graph, costs, source, target, CONSIDERED):
+        for path in _find_shortest(graph, costs, source, target, CONSIDERED):
             bottleneck = float(graph.width[path].min())
             if bottleneck > widest and len(accepted) < k:
                 accepted.append(path)
@@ -48,19 +48,19 @@ def by_rejecting(graph: CsrGraph, source: int, receivers: Ints, k: int) -> Candi
 
 
 RANKINGS: dict[str, Callable[[CsrGraph, int, Ints, int], CandidatePaths]] = {
-    BOTTLENECK_DISJOINT: paths_from,
-    "capacity": by_capacity,
-    "rejecting": by_rejecting,
+    BOTTLENECK_DISJOINT: find_paths,
+    "capacity": rank_by_capacity,
+    "rejecting": rank_by_rejecting,
 }
 
 
-def ranking(name: str) -> Callable[[CsrGraph, int, Ints, int], CandidatePaths]:
+def find_ranking(name: str) -> Callable[[CsrGraph, int, Ints, int], CandidatePaths]:
     if name not in RANKINGS:
         raise ConfigError(f"there is no ranking {name!r}: choose {', '.join(RANKINGS)}")
     return RANKINGS[name]
 
 
-def _shortest(graph: CsrGraph, costs: Floats, source: int, target: int, k: int) -> list[Ints]:
+def _find_shortest(graph: CsrGraph, costs: Floats, source: int, target: int, k: int) -> list[Ints]:
     """Up to k loop-free paths as arcs, the cheapest first; paths of equal cost are ordered by ids."""
     if source == target:
         return []
@@ -80,6 +80,6 @@ def _collect(receivers: Ints, source: int, choose: Callable[[int], list[Ints]]) 
     targets = np.asarray(receivers, dtype=np.int32)
     each = [choose(target) for target in targets.tolist()]
     paths = [path for choice in each for path in choice]
-    first = offsets([len(choice) for choice in each]).astype(np.int32)
-    ptr = offsets([len(path) for path in paths]).astype(np.int32)
+    first = run_offsets([len(choice) for choice in each]).astype(np.int32)
+    ptr = run_offsets([len(path) for path in paths]).astype(np.int32)
     return CandidatePaths(targets, first, ptr, np.concatenate([*paths, np.zeros(0, dtype=np.int32)]))

@@ -17,7 +17,7 @@ from wend.model.plan import Plan
 from wend.planning.arrays import TOLERANCE, Floats, Ints, Longs
 from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import MESSAGES, FlowWorkload
-from wend.planning.plan_check import highest_load, loads_of
+from wend.planning.plan_check import compute_loads, highest_load
 from wend.planning.route_choice import RunningGraphs
 
 FULL = 1.0 + 1e-6
@@ -49,7 +49,7 @@ class PlanChanges(NamedTuple):
         return ", ".join(f"{name} {100 * share:.0f} %" for name, share in shares.items())
 
 
-def changes_since(plan: Plan, network: FlowNetwork, workload: FlowWorkload) -> PlanChanges:
+def compare_plan(plan: Plan, network: FlowNetwork, workload: FlowWorkload) -> PlanChanges:
     """Compare a plan with the network and the workload of today."""
     if network.fingerprint != plan.head.topology:
         return PlanChanges(True, 0.0, 0.0, 0.0)
@@ -64,7 +64,7 @@ def changes_since(plan: Plan, network: FlowNetwork, workload: FlowWorkload) -> P
             (plan.peers[f"capacity_{suffix}"], network.peer_capacity[unit]),
         ):
             links = max(links, _largest_change(then, today))
-    return PlanChanges(False, moved / whole if whole else float(bool(now)), links, _load(plan, network, now))
+    return PlanChanges(False, moved / whole if whole else float(bool(now)), links, _load_today(plan, network, now))
 
 
 Flows = dict[tuple[int, tuple[int, ...]], float]
@@ -90,9 +90,9 @@ class Moves(NamedTuple):
     """The flows of both plans."""
 
 
-def moves_between(before: Plan, after: Plan) -> Moves:
+def count_moves(before: Plan, after: Plan) -> Moves:
     """How many flows move if one plan replaces another."""
-    old, new = _routes(before), _routes(after)
+    old, new = _used_routes(before), _used_routes(after)
     rates = _planned_rates(after)
     moved = {
         flow: sum(max(share - old[flow].get(tree, 0.0), 0.0) for tree, share in new[flow].items())
@@ -102,17 +102,17 @@ def moves_between(before: Plan, after: Plan) -> Moves:
     return Moves(many, sum(rates[flow] * share for flow, share in moved.items()), len(moved))
 
 
-def running_graphs(plan: Plan, network: FlowNetwork, workload: FlowWorkload) -> RunningGraphs:
+def find_running_graphs(plan: Plan, network: FlowNetwork, workload: FlowWorkload) -> RunningGraphs:
     """The graphs that a plan has for each flow of the workload, as far as their links are still there."""
     graph = network.graph
     arcs = {ends: arc for arc, ends in enumerate(zip(graph.tail.tolist(), graph.head.tolist(), strict=True))}
-    routes = _routes(plan) if plan.head.peers == network.peers else {}
+    routes = _used_routes(plan) if plan.head.peers == network.peers else {}
     running: RunningGraphs = []
     for flow in _rates(workload.publisher, workload.ptr, workload.receivers, workload.demand[MESSAGES]):
-        own = [(tree, share) for tree, share in routes.get(flow, {}).items() if _reaches(tree, flow[1])]
+        own = [(tree, share) for tree, share in routes.get(flow, {}).items() if _has_all_receivers(tree, flow[1])]
         running.append(
             [
-                (np.array([arcs[ends] for ends in _from_root(tree, flow[0])], dtype=np.int32), 1, share)
+                (np.array([arcs[ends] for ends in _sort_from_root(tree, flow[0])], dtype=np.int32), 1, share)
                 for tree, share in own
                 if all(ends in arcs for ends in tree)
             ]
@@ -123,7 +123,7 @@ def running_graphs(plan: Plan, network: FlowNetwork, workload: FlowWorkload) -> 
 Tree = frozenset[tuple[int, int]]
 
 
-def _routes(plan: Plan) -> dict[tuple[int, tuple[int, ...]], dict[Tree, float]]:
+def _used_routes(plan: Plan) -> dict[tuple[int, tuple[int, ...]], dict[Tree, float]]:
     """For each flow, by publisher and receivers, the share of each of its trees in use."""
     hops: list[list[tuple[int, int]]] = [[] for _ in range(plan.head.graphs)]
     columns = (plan.hops[name].tolist() for name in ("graph", "peer", "next"))
@@ -139,11 +139,11 @@ def _routes(plan: Plan) -> dict[tuple[int, tuple[int, ...]], dict[Tree, float]]:
     return routes
 
 
-def _reaches(tree: Tree, receivers: tuple[int, ...]) -> bool:
+def _has_all_receivers(tree: Tree, receivers: tuple[int, ...]) -> bool:
     return {head for _, head in tree}.issuperset(receivers)
 
 
-def _from_root(tree: Tree, root: int) -> list[tuple[int, int]]:
+def _sort_from_root(tree: Tree, root: int) -> list[tuple[int, int]]:
     """The arcs of a tree, each after its predecessor."""
     following: dict[int, list[int]] = {}
     for tail, head in sorted(tree):
@@ -169,8 +169,8 @@ def _largest_change(then: np.ndarray, today: np.ndarray) -> float:
     return float((np.abs(today[both] - then[both]) / then[both]).max(initial=0.0))
 
 
-def _load(plan: Plan, network: FlowNetwork, now: Flows) -> float:
+def _load_today(plan: Plan, network: FlowNetwork, now: Flows) -> float:
     """The highest load if the flows of the plan have the rates of today."""
     factor = np.array([now.get(flow, 0.0) / rate if rate else 0.0 for flow, rate in _planned_rates(plan).items()])
-    loads = loads_of(plan, plan.graphs["share"] * factor[plan.graphs["flow"]])
+    loads = compute_loads(plan, plan.graphs["share"] * factor[plan.graphs["flow"]])
     return highest_load(plan, loads, network.arc_capacity, network.peer_capacity)

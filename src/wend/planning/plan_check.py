@@ -12,9 +12,9 @@ import numpy as np
 from wend.model.compiled import compiled
 from wend.model.plan import Plan, fingerprint
 from wend.model.rates import Rate
-from wend.planning.arrays import TOLERANCE, Flags, Floats, Ints, Longs, owners
+from wend.planning.arrays import TOLERANCE, Flags, Floats, Ints, Longs, run_numbers
 from wend.planning.flow_network import FlowNetwork
-from wend.planning.plan_delay_check import delay_faults
+from wend.planning.plan_delay_check import find_delay_faults
 
 SHOWN = 5
 SUFFIX = ("msgs", "bps")
@@ -24,22 +24,32 @@ Capacities = Sequence[Floats] | Floats
 _FINE, _TWICE, _BACK, _ORPHAN, _UNREACHED, _DEAD_END = range(6)
 
 
-def check(plan: Plan, network: FlowNetwork | None = None) -> list[str]:
+def check_plan(plan: Plan, network: FlowNetwork | None = None) -> list[str]:
     """Every fault, in the order of the files; empty for a sound plan. With `network`, check its capacities, too."""
-    for stage in (_shape, _topology, _flows, _graphs, _hops, _trees, _loads, delay_faults, _failures):
+    for stage in (
+        _check_shape,
+        _check_topology,
+        _check_flows,
+        _check_graphs,
+        _check_hops,
+        _check_trees,
+        _check_loads,
+        find_delay_faults,
+        _check_failures,
+    ):
         problems = list(stage(plan))
         if problems:
             return problems
-    return [] if network is None else list(_fits(plan, network))
+    return [] if network is None else list(_check_network(plan, network))
 
 
-def _few(sentences: list[str]) -> Iterator[str]:
+def _limit_sentences(sentences: list[str]) -> Iterator[str]:
     yield from sentences[:SHOWN]
     if len(sentences) > SHOWN:
         yield f"... and {len(sentences) - SHOWN} more of this kind"
 
 
-def _shape(plan: Plan) -> Iterator[str]:
+def _check_shape(plan: Plan) -> Iterator[str]:
     head = plan.head
     for name, table, count in (
         ("peers", plan.peers["peer"], head.peers),
@@ -54,7 +64,7 @@ def _shape(plan: Plan) -> Iterator[str]:
             yield f"{name} are not numbered from 0"
 
 
-def _topology(plan: Plan) -> Iterator[str]:
+def _check_topology(plan: Plan) -> Iterator[str]:
     a, b, peers = plan.arcs["a"], plan.arcs["b"], plan.head.peers
     if ((a < 0) | (a >= peers) | (b < 0) | (b >= peers) | (a == b)).any():
         yield "an arc is a loop or leads out of the network"
@@ -73,13 +83,13 @@ def _topology(plan: Plan) -> Iterator[str]:
         for which, table in (("link", plan.arcs), ("peer", plan.peers)):
             bad = np.flatnonzero(~(table[f"capacity_{suffix}"] > 0))
             where = [f"{names[a[i]]} -> {names[b[i]]}" if which == "link" else names[i] for i in bad]
-            yield from _few([f"{which} {w} has no capacity above 0" for w in where])
+            yield from _limit_sentences([f"{which} {w} has no capacity above 0" for w in where])
 
 
-def _flows(plan: Plan) -> Iterator[str]:
+def _check_flows(plan: Plan) -> Iterator[str]:
     flows, peers = plan.flows, plan.head.peers
     ptr, receivers = flows["receivers_ptr"], flows["receivers"]
-    whose = owners(ptr)
+    whose = run_numbers(ptr)
     inner = np.ones(len(receivers), dtype=bool)
     inner[ptr[:-1][np.diff(ptr) > 0]] = False
     falls = np.append(False, np.diff(receivers) <= 0) & inner if len(receivers) else inner
@@ -92,33 +102,38 @@ def _flows(plan: Plan) -> Iterator[str]:
         (np.unique(whose[(receivers < 0) | (receivers >= peers)]), "has a receiver that does not exist"),
         (np.unique(whose[falls]), "names its receivers twice or out of order"),
         (np.unique(whose[receivers == flows["publisher"][whose]]), "is received by its own publisher"),
-        (np.flatnonzero(~_positive(flows["rate_msgs"])), "has no rate above 0"),
-        (np.flatnonzero(~_counts(flows["rate_bps"]) | ~_counts(flows["weight"])), "has a negative size or weight"),
+        (np.flatnonzero(~_are_positive(flows["rate_msgs"])), "has no rate above 0"),
+        (
+            np.flatnonzero(~_are_counts(flows["rate_bps"]) | ~_are_counts(flows["weight"])),
+            "has a negative size or weight",
+        ),
     ):
-        yield from _few([f"flow {f} {what}" for f in bad])
+        yield from _limit_sentences([f"flow {f} {what}" for f in bad])
 
 
-def _positive(values: Floats) -> Any:
+def _are_positive(values: Floats) -> Any:
     return np.isfinite(values) & (values > 0)
 
 
-def _counts(values: Floats) -> Any:
+def _are_counts(values: Floats) -> Any:
     return np.isfinite(values) & (values >= 0)
 
 
-def _graphs(plan: Plan) -> Iterator[str]:
+def _check_graphs(plan: Plan) -> Iterator[str]:
     flow, share = plan.graphs["flow"], plan.graphs["share"]
     if ((flow < 0) | (flow >= plan.head.flows)).any():
         bad = np.flatnonzero((flow < 0) | (flow >= plan.head.flows))
-        yield from _few([f"delivery graph {g} belongs to flow {flow[g]}, which does not exist" for g in bad])
+        yield from _limit_sentences(
+            [f"delivery graph {g} belongs to flow {flow[g]}, which does not exist" for g in bad]
+        )
         return
     if (np.diff(flow) < 0).any():
         yield "delivery graphs are not sorted by flow"
     backup = np.zeros(len(share), dtype=bool)
     known = (plan.backups["graph"] >= 0) & (plan.backups["graph"] < len(share))
     backup[plan.backups["graph"][known]] = True
-    bad = np.flatnonzero(~((_positive(share) | (backup & (share == 0))) & (share <= 1 + TOLERANCE)))
-    yield from _few([f"delivery graph {g} carries a share of {share[g]:g}, not one in 0..1" for g in bad])
+    bad = np.flatnonzero(~((_are_positive(share) | (backup & (share == 0))) & (share <= 1 + TOLERANCE)))
+    yield from _limit_sentences([f"delivery graph {g} carries a share of {share[g]:g}, not one in 0..1" for g in bad])
     if len(bad):
         return
     sums = np.bincount(flow, weights=share, minlength=plan.head.flows)
@@ -130,32 +145,34 @@ def _graphs(plan: Plan) -> Iterator[str]:
             yield f"the shares of flow {f} sum to {sums[f]:g}, not to {'at most 1' if plan.head.partial else '1'}"
 
 
-def _hops(plan: Plan) -> Iterator[str]:
+def _check_hops(plan: Plan) -> Iterator[str]:
     peer, graph, following = plan.hops["peer"], plan.hops["graph"], plan.hops["next"]
     peers, graphs = plan.head.peers, plan.head.graphs
     bad = np.flatnonzero((graph < 0) | (graph >= graphs))
-    yield from _few([f"a hop of peer {peer[h]} is for delivery graph {graph[h]}, which does not exist" for h in bad])
+    yield from _limit_sentences(
+        [f"a hop of peer {peer[h]} is for delivery graph {graph[h]}, which does not exist" for h in bad]
+    )
     arcs = plan.arcs["a"].astype(np.int64) * peers + plan.arcs["b"]
     key = peer.astype(np.int64) * peers + following
     known = (peer >= 0) & (peer < peers) & (following >= 0) & (following < peers) & np.isin(key, arcs)
     none = [f"a hop leads from {peer[h]} to {following[h]}, but they have no link" for h in np.flatnonzero(~known)]
-    yield from _few(none)
+    yield from _limit_sentences(none)
     if known.all() and not len(bad) and len(peer):
         step = (np.diff(peer), np.diff(graph), np.diff(following))
         if not ((step[0] > 0) | ((step[0] == 0) & ((step[1] > 0) | ((step[1] == 0) & (step[2] > 0))))).all():
             yield "hops are not sorted by peer, graph and next hop, or one occurs twice"
 
 
-def _by_graph(plan: Plan) -> tuple[Longs, Ints, Ints]:
+def _sort_hops_by_graph(plan: Plan) -> tuple[Longs, Ints, Ints]:
     order = np.argsort(plan.hops["graph"], kind="stable")
     ptr = np.searchsorted(plan.hops["graph"][order], np.arange(plan.head.graphs + 1))
     return ptr.astype(np.int64), plan.hops["peer"][order], plan.hops["next"][order]
 
 
-def _trees(plan: Plan) -> Iterator[str]:
-    ptr, tails, heads = _by_graph(plan)
+def _check_trees(plan: Plan) -> Iterator[str]:
+    ptr, tails, heads = _sort_hops_by_graph(plan)
     flow = plan.graphs["flow"]
-    code, place = _walk(
+    code, place = _find_tree_faults(
         ptr, tails, heads, flow, plan.flows["publisher"], plan.flows["receivers_ptr"], plan.flows["receivers"],
         plan.head.peers, plan.head.partial | (plan.graphs["share"] == 0),
     )  # fmt: skip
@@ -169,7 +186,9 @@ def _trees(plan: Plan) -> Iterator[str]:
     }
     for kind, sentence in what.items():
         bad = np.flatnonzero(code == kind)
-        yield from _few([f"delivery graph {g} of flow {flow[g]} " + sentence.format(names[place[g]]) for g in bad])
+        yield from _limit_sentences(
+            [f"delivery graph {g} of flow {flow[g]} " + sentence.format(names[place[g]]) for g in bad]
+        )
 
 
 @compiled
@@ -208,7 +227,7 @@ def _tree_fault(
 
 
 @compiled
-def _walk(
+def _find_tree_faults(
     ptr: Longs, tails: Ints, heads: Ints, flow: Ints, publisher: Ints, receiver_ptr: Longs, receivers: Ints, peers: int,
     partial: Flags,
 ) -> tuple[Ints, Ints]:  # fmt: skip
@@ -239,7 +258,7 @@ def _walk(
     return code, place
 
 
-def loads_of(plan: Plan, shares: Floats | None = None) -> Floats:
+def compute_loads(plan: Plan, shares: Floats | None = None) -> Floats:
     """The load of each arc, by unit, computed from the hops; with other shares of the graphs, if they are given."""
     peers = plan.head.peers
     shares = plan.graphs["share"] if shares is None else shares
@@ -251,7 +270,7 @@ def loads_of(plan: Plan, shares: Floats | None = None) -> Floats:
     return np.array([np.bincount(which, weights=carried * rate[flow], minlength=len(arcs)) for rate in rates])
 
 
-def _on_all(
+def _all_loads(
     plan: Plan, loads: Floats, arcs: Capacities, peers: Capacities
 ) -> Iterator[tuple[str, int, Floats, Floats]]:
     """For links and peers, in both units: the word for them, the unit, and all their loads and capacities."""
@@ -261,34 +280,34 @@ def _on_all(
         yield "peer", unit, into, peers[unit]
 
 
-def _stated_capacities(plan: Plan) -> tuple[Capacities, Capacities]:
+def _plan_capacities(plan: Plan) -> tuple[Capacities, Capacities]:
     arcs, peers = ([table[f"capacity_{suffix}"] for suffix in SUFFIX] for table in (plan.arcs, plan.peers))
     return arcs, peers
 
 
 def highest_load(plan: Plan, loads: Floats, arcs: Capacities, peers: Capacities) -> float:
     """The highest utilisation of a link or peer by these loads of the links, in both units."""
-    each = _on_all(plan, loads, arcs, peers)
+    each = _all_loads(plan, loads, arcs, peers)
     return max(float((load / capacity).max(initial=0.0)) for *_, load, capacity in each)
 
 
-def _overloads(plan: Plan, loads: Floats, arcs: Capacities, peers: Capacities) -> Iterator[str]:
+def _find_overloads(plan: Plan, loads: Floats, arcs: Capacities, peers: Capacities) -> Iterator[str]:
     names = plan.peers["name"]
-    for which, unit, load, capacity in _on_all(plan, loads, arcs, peers):
+    for which, unit, load, capacity in _all_loads(plan, loads, arcs, peers):
         for i in np.flatnonzero(load > capacity * (1 + TOLERANCE))[:SHOWN]:
             where = f"{names[plan.arcs['a'][i]]} -> {names[plan.arcs['b'][i]]}" if which == "link" else names[i]
             carried, can = Rate(float(load[i]), bool(unit)), Rate(float(capacity[i]), bool(unit))
             yield f"{which} {where} carries {carried} and can carry {can}"
 
 
-def _loads(plan: Plan) -> Iterator[str]:
-    loads, capacities = loads_of(plan), _stated_capacities(plan)
-    yield from _overloads(plan, loads, *capacities)
-    for which, number, load, _ in _on_all(plan, loads, *capacities):
+def _check_loads(plan: Plan) -> Iterator[str]:
+    loads, capacities = compute_loads(plan), _plan_capacities(plan)
+    yield from _find_overloads(plan, loads, *capacities)
+    for which, number, load, _ in _all_loads(plan, loads, *capacities):
         table = plan.arcs if which == "link" else plan.peers
         if not np.allclose(load, table[f"after_{SUFFIX[number]}"], rtol=TOLERANCE, atol=TOLERANCE):
             yield f"the stated loads of {which}s are not those of the hops"
-    reached = _reached(plan)
+    reached = _count_reached(plan)
     unit = 0 if plan.head.usage_unit == "msg/s" else 1
     rate, weight = plan.flows["rate_msgs"], plan.flows["weight"]
     sizes = np.diff(plan.flows["receivers_ptr"])
@@ -304,23 +323,23 @@ def _loads(plan: Plan) -> Iterator[str]:
             yield f"plan.json states that {name} is {stated:g}, but it is {actual:g}"
 
 
-def _reached(plan: Plan) -> Floats:
+def _count_reached(plan: Plan) -> Floats:
     """The number of receivers that a message of each flow reaches, on average."""
     flow = plan.graphs["flow"][plan.hops["graph"]].astype(np.int64)
     peers = plan.head.peers
-    whose = owners(plan.flows["receivers_ptr"])
+    whose = run_numbers(plan.flows["receivers_ptr"])
     is_receiver = np.zeros(plan.head.flows * peers, dtype=bool)
     is_receiver[whose * peers + plan.flows["receivers"]] = True
     share = plan.graphs["share"][plan.hops["graph"]] * is_receiver[flow * peers + plan.hops["next"]]
     return np.asarray(np.bincount(flow, weights=share, minlength=plan.head.flows), dtype=np.float64)
 
 
-def lost(plan: Plan) -> list[tuple[int, int, float]]:
+def find_losses(plan: Plan) -> list[tuple[int, int, float]]:
     """The losses: flow, receiver and the share of the messages that does not reach it, the largest loss first."""
     peers = plan.head.peers
     flow = plan.graphs["flow"][plan.hops["graph"]].astype(np.int64)
     key = flow * peers + plan.hops["next"]
-    whose = owners(plan.flows["receivers_ptr"])
+    whose = run_numbers(plan.flows["receivers_ptr"])
     pairs = whose * peers + plan.flows["receivers"]
     got = np.bincount(key, weights=plan.graphs["share"][plan.hops["graph"]], minlength=plan.head.flows * peers)[pairs]
     short = np.flatnonzero(got < 1 - TOLERANCE)
@@ -336,11 +355,11 @@ def shares_after(plan: Plan, failure: int) -> Floats:
     shares = np.where(moved, 0.0, plan.graphs["share"])
     shares[plan.backups["graph"][mine]] = plan.backups["share"][mine]
     if plan.failures["cut"][failure]:
-        shares[np.setdiff1d(_crossing(plan, failure), plan.backups["graph"][mine])] = 0.0
+        shares[np.setdiff1d(_find_crossing(plan, failure), plan.backups["graph"][mine])] = 0.0
     return np.asarray(shares, dtype=np.float64)
 
 
-def _crossing(plan: Plan, failure: int) -> Longs:
+def _find_crossing(plan: Plan, failure: int) -> Longs:
     """The graphs that cross the link of a failure."""
     a, b = int(plan.failures["a"][failure]), int(plan.failures["b"][failure])
     tail, head = plan.hops["peer"], plan.hops["next"]
@@ -348,7 +367,7 @@ def _crossing(plan: Plan, failure: int) -> Longs:
     return np.unique(plan.hops["graph"][over]).astype(np.int64)
 
 
-def _failures(plan: Plan) -> Iterator[str]:
+def _check_failures(plan: Plan) -> Iterator[str]:
     """After each failure: no graph in use crosses the link, shares sum to one, and no capacity is exceeded."""
     failures = plan.failures
     if not _has_valid_backups(plan):
@@ -361,9 +380,9 @@ def _failures(plan: Plan) -> Iterator[str]:
     highest = 0.0
     for number in range(len(failures["failure"])):
         shares = shares_after(plan, number)
-        load = highest_load(plan, loads_of(plan, shares), *_stated_capacities(plan))
+        load = highest_load(plan, compute_loads(plan, shares), *_plan_capacities(plan))
         highest = max(highest, load)
-        yield from _after_failure(plan, number, shares, load)
+        yield from _check_after_failure(plan, number, shares, load)
     if not np.isclose(plan.head.highest_load_failed, highest, rtol=TOLERANCE, atol=TOLERANCE):
         yield f"plan.json states that highest_load_failed is {plan.head.highest_load_failed:g}, but it is {highest:g}"
 
@@ -380,10 +399,10 @@ def _are_within(numbers: Ints, count: int) -> bool:
     return bool(((numbers >= 0) & (numbers < count)).all())
 
 
-def _after_failure(plan: Plan, number: int, shares: Floats, load: float) -> Iterator[str]:
+def _check_after_failure(plan: Plan, number: int, shares: Floats, load: float) -> Iterator[str]:
     failures, names, flow = plan.failures, plan.peers["name"], plan.graphs["flow"]
     where = f"after a failure of {names[failures['a'][number]]}-{names[failures['b'][number]]}"
-    crossing = _crossing(plan, number)
+    crossing = _find_crossing(plan, number)
     for g in crossing[shares[crossing] > 0][:SHOWN]:
         yield f"{where}, delivery graph {g} of flow {flow[g]} still crosses the link"
     sums = np.bincount(flow, weights=shares, minlength=plan.head.flows)
@@ -397,7 +416,7 @@ def _after_failure(plan: Plan, number: int, shares: Floats, load: float) -> Iter
         yield f"{where}, the highest load is {load:g}, not {stated:g}"
 
 
-def _fits(plan: Plan, network: FlowNetwork) -> Iterator[str]:
+def _check_network(plan: Plan, network: FlowNetwork) -> Iterator[str]:
     """The faults of the plan on a network, which may have changed since the plan was made."""
     if network.fingerprint != plan.head.topology:
         yield (
@@ -405,4 +424,4 @@ def _fits(plan: Plan, network: FlowNetwork) -> Iterator[str]:
             f"not for this one ({network.fingerprint[:12]}, {network.peers} peers)"
         )
         return
-    yield from _overloads(plan, loads_of(plan), network.arc_capacity, network.peer_capacity)
+    yield from _find_overloads(plan, compute_loads(plan), network.arc_capacity, network.peer_capacity)

@@ -8,11 +8,11 @@ from wend.model.plan import Plan
 from wend.planning.arrays import TOLERANCE, Floats
 
 
-def delay_faults(plan: Plan) -> Iterator[str]:
+def find_delay_faults(plan: Plan) -> Iterator[str]:
     if not ((plan.flows["deadline_s"] > 0) & (plan.flows["deadline_factor"] > 0)).all():
         yield "a flow has a deadline that is not above 0"
         return
-    arrival = _arrivals(plan)
+    arrival = _compute_arrivals(plan)
     ptr = plan.flows["receivers_ptr"]
     total = count = 0.0
     late = np.zeros(plan.head.flows, dtype=np.int64)
@@ -26,7 +26,7 @@ def delay_faults(plan: Plan) -> Iterator[str]:
         limit = np.full(len(receivers), plan.flows["deadline_s"][flow])
         if np.isfinite(plan.flows["deadline_factor"][flow]):
             if publisher not in shortest:
-                shortest[publisher] = _shortest(plan, publisher)
+                shortest[publisher] = _shortest_delays(plan, publisher)
             limit = np.minimum(limit, plan.flows["deadline_factor"][flow] * shortest[publisher][receivers])
         reached = np.isfinite(delays)
         late[flow] = max(late[flow], int((delays[reached] > limit[reached] * (1 + TOLERANCE / 10)).sum()))
@@ -39,7 +39,7 @@ def delay_faults(plan: Plan) -> Iterator[str]:
         yield f"plan.json states that the delay is {plan.head.delay_ms:g} ms, but it is {1000 * total / count:g} ms"
 
 
-def _arrivals(plan: Plan) -> Floats:
+def _compute_arrivals(plan: Plan) -> Floats:
     """For each graph when a message reaches each peer on idle links, in seconds; infinite if it does not."""
     peers = plan.head.peers
     arcs = plan.arcs["a"].astype(np.int64) * peers + plan.arcs["b"]
@@ -59,7 +59,7 @@ def _arrivals(plan: Plan) -> Floats:
         arrival[graph, head] = later
 
 
-def _shortest(plan: Plan, source: int) -> Floats:
+def _shortest_delays(plan: Plan, source: int) -> Floats:
     """The shortest delay of links from a peer to each peer, in seconds."""
     shortest = np.full(plan.head.peers, np.inf)
     shortest[source] = 0.0

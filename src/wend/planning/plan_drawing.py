@@ -15,7 +15,7 @@ from wend.pictures import svg
 from wend.pictures.labels import Label, draw_labels, place_labels
 from wend.pictures.palette import LOADS
 from wend.pictures.style import HEADING, NOTE, SMALL, TITLE
-from wend.planning.arrays import TOLERANCE, Floats, tidy
+from wend.planning.arrays import TOLERANCE, Floats, round_noise
 from wend.topology.layout import fit, height_for, lay_out
 
 _PANEL, _WIDE_PANEL, _MARGIN = 580.0, 960.0, 28.0
@@ -56,7 +56,7 @@ class Utilisation:
         """(load, name, description), the highest load first."""
         self._ends = [entry[3] for entry in entries]
 
-    def words(self, arc: int) -> str:
+    def arc_text(self, arc: int) -> str:
         return self._arc_words[arc]
 
     def named_peers(self, count: int) -> list[int]:
@@ -74,7 +74,7 @@ def _fullest_unit(table: dict[str, Any], state: str) -> tuple[Floats, list[str]]
         words.append([(Rate(float(f"{x:.4g}"), bool(unit)), Rate(c, bool(unit))) for x, c in pairs])
     best = np.where(shares[1] > shares[0], 1, 0)
     said = [f"{words[u][i][0]} of {words[u][i][1]}" for i, u in enumerate(best.tolist())]
-    return np.array([tidy(share) for share in np.maximum(*shares).tolist()]), said
+    return np.array([round_noise(share) for share in np.maximum(*shares).tolist()]), said
 
 
 class _Layout(NamedTuple):
@@ -86,9 +86,9 @@ class _Layout(NamedTuple):
     stacked: bool
 
 
-def draw(plan: Plan) -> str:
+def draw_plan(plan: Plan) -> str:
     """The whole picture."""
-    head, layout = plan.head, _layout(plan)
+    head, layout = plan.head, _make_layout(plan)
     full = {state: Utilisation(plan, state) for state in ("before", "after")}
     lists = max(len(one.ranked[:_NAMED]) for one in full.values())
     top, height = 46.0, 60 + layout.map_height + 19 * lists + (16 if layout.stacked else 0)
@@ -103,18 +103,18 @@ def draw(plan: Plan) -> str:
         across, down = (0.0, panel * height) if layout.stacked else (panel * layout.panel, 0.0)
         body.append(f'<g transform="translate({across:g}, {top + down:g})">')
         body.append(svg.text(_MARGIN, 14, f"{name}: fullest {100 * highest:.0f} %", HEADING))
-        body += _network(plan, full[state], layout)
-        body += _bottlenecks(full[state], layout)
+        body += _draw_network(plan, full[state], layout)
+        body += _draw_bottlenecks(full[state], layout)
         body.append("</g>")
     width, rows = (layout.panel, 2) if layout.stacked else (2 * layout.panel, 1)
     bottom = top + rows * height
-    legend, used = _legend(bottom + 14, width)
+    legend, used = _draw_legend(bottom + 14, width)
     return svg.document(
         width, bottom + used + 22, title, body + legend, "The utilisation of links, before and after planning."
     )
 
 
-def _network(plan: Plan, full: Utilisation, layout: _Layout) -> list[str]:
+def _draw_network(plan: Plan, full: Utilisation, layout: _Layout) -> list[str]:
     a, b, places = plan.arcs["a"], plan.arcs["b"], layout.places
     bounds = svg.Extent(8, 24, layout.panel - 8, 30 + layout.map_height)
     names, peers = plan.peers["name"], plan.head.peers
@@ -123,11 +123,11 @@ def _network(plan: Plan, full: Utilisation, layout: _Layout) -> list[str]:
     for arc in np.argsort(np.maximum(full.arcs, full.arcs[reverse]), kind="stable").tolist():
         if a[arc] < b[arc]:
             other = int(reverse[arc])
-            caption = f"{names[a[arc]]} → {names[b[arc]]}: {full.words(arc)}; back: {full.words(other)}"
-            elements += _link(places[a[arc]], places[b[arc]], (full.arcs[arc], full.arcs[other]), caption)
+            caption = f"{names[a[arc]]} → {names[b[arc]]}: {full.arc_text(arc)}; back: {full.arc_text(other)}"
+            elements += _draw_link(places[a[arc]], places[b[arc]], (full.arcs[arc], full.arcs[other]), caption)
     radius = 6.0 if peers <= _LABELLED else 4.0 if peers <= 200 else 2.5
     for peer, (x, y) in enumerate(places.tolist()):
-        colour = style_of(float(full.peers[peer]))[1] if full.peers[peer] > 0 else "soft"
+        colour = choose_style(float(full.peers[peer]))[1] if full.peers[peer] > 0 else "soft"
         disc = svg.circle(x, y, radius, f"fill-{colour} stroke-paper", ' stroke-width="1.5"')
         elements.append(svg.add_tooltip(disc, names[peer]))
     named = full.named_peers(_NAMED)
@@ -141,9 +141,9 @@ def _network(plan: Plan, full: Utilisation, layout: _Layout) -> list[str]:
     return elements + draw_labels(place_labels(labels, bounds, discs=discs, lines=lines))
 
 
-def _link(start: Floats, end: Floats, loads: tuple[float, float], caption: str) -> list[str]:
+def _draw_link(start: Floats, end: Floats, loads: tuple[float, float], caption: str) -> list[str]:
     """One line, or one for each direction if they differ. Each direction is on its right-hand side."""
-    (_, there, wide, _), (_, back, narrow, _) = style_of(loads[0]), style_of(loads[1])
+    (_, there, wide, _), (_, back, narrow, _) = choose_style(loads[0]), choose_style(loads[1])
     (x, y), (u, v) = start.tolist(), end.tolist()
     if there == back:
         return [svg.add_tooltip(svg.line(x, y, u, v, f"stroke-{there}", wide), caption)]
@@ -156,11 +156,11 @@ def _link(start: Floats, end: Floats, loads: tuple[float, float], caption: str) 
         elements.append(svg.add_tooltip(svg.line(*ends, f"stroke-{colour}", width), caption))
         if colour != LOADS[0] and length > 24:
             at, tip = (ends[:2], ends[2:]) if sign > 0 else (ends[2:], ends[:2])
-            elements.append(_arrow(at, tip, 3.2 + 0.9 * width, colour))
+            elements.append(_draw_arrow(at, tip, 3.2 + 0.9 * width, colour))
     return elements
 
 
-def _arrow(start: tuple[float, ...], end: tuple[float, ...], size: float, colour: str) -> str:
+def _draw_arrow(start: tuple[float, ...], end: tuple[float, ...], size: float, colour: str) -> str:
     """A triangle on a line, just beyond its middle."""
     along = np.array(end) - np.array(start)
     unit = along / np.hypot(*along)
@@ -175,19 +175,19 @@ def _arrow(start: tuple[float, ...], end: tuple[float, ...], size: float, colour
     return f'<polygon points="{points}" class="fill-{colour} stroke-paper" stroke-width="0.6"/>'
 
 
-def _bottlenecks(full: Utilisation, layout: _Layout) -> list[str]:
+def _draw_bottlenecks(full: Utilisation, layout: _Layout) -> list[str]:
     top = 30 + layout.map_height
     elements = [svg.text(_MARGIN, top + 14, "fullest", NOTE, "fill-soft", bold=True)]
     for row, (share, name, words) in enumerate(full.ranked[:_NAMED], 1):
         y = top + 14 + 19 * row
-        _, colour, width, _ = style_of(share)
-        said = _shortened(f"{100 * share:.0f} %  {name}  ({words})", layout.panel - 2 * _MARGIN - 24)
+        _, colour, width, _ = choose_style(share)
+        said = _shorten(f"{100 * share:.0f} %  {name}  ({words})", layout.panel - 2 * _MARGIN - 24)
         elements.append(svg.line(_MARGIN, y - 4, _MARGIN + 16, y - 4, f"stroke-{colour}", width))
         elements.append(svg.text(_MARGIN + 24, y, said, NOTE))
     return elements
 
 
-def _shortened(words: str, most: float) -> str:
+def _shorten(words: str, most: float) -> str:
     """The words, cut to a width."""
     if svg.text_width(words, NOTE) <= most:
         return words
@@ -196,7 +196,7 @@ def _shortened(words: str, most: float) -> str:
     return f"{words}…"
 
 
-def _legend(top: float, width: float) -> tuple[list[str], float]:
+def _draw_legend(top: float, width: float) -> tuple[list[str], float]:
     """The legend, and its height."""
     elements: list[str] = []
     x, y = _MARGIN, top
@@ -215,12 +215,12 @@ def _legend(top: float, width: float) -> tuple[list[str], float]:
     return elements, y - top
 
 
-def style_of(share: float) -> tuple[float, str, float, str]:
+def choose_style(share: float) -> tuple[float, str, float, str]:
     """The style of a load. Loads that differ by the solver's noise look alike; a link in use never looks unused."""
     return next(step for step in STEPS if share <= step[0] * (1 + TOLERANCE))
 
 
-def _layout(plan: Plan) -> _Layout:
+def _make_layout(plan: Plan) -> _Layout:
     ends = zip(plan.arcs["a"].tolist(), plan.arcs["b"].tolist(), strict=True)
     places = lay_out(np.stack((plan.peers["x"], plan.peers["y"]), axis=1), [(a, b) for a, b in ends if a < b])
     across, down = (places.max(axis=0) - places.min(axis=0)).tolist()

@@ -9,7 +9,7 @@ import numpy as np
 from wend.model.compiled import compiled
 from wend.model.errors import ConfigError
 from wend.model.plan import Plan, PlanHeader
-from wend.planning.arrays import TOLERANCE, Floats, Ints, Longs, offsets, owners, tidy
+from wend.planning.arrays import TOLERANCE, Floats, Ints, Longs, round_noise, run_numbers, run_offsets
 from wend.planning.delivery_graphs import DeliveryGraphs, Find
 from wend.planning.failure_routes import (
     SURVIVABLE,
@@ -20,14 +20,14 @@ from wend.planning.failure_routes import (
 )
 from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import BITS, MESSAGES, FlowWorkload
-from wend.planning.graph_delays import graph_delays
+from wend.planning.graph_delays import compute_graph_delays
 from wend.planning.model_files import write_model
 from wend.planning.models import Goal, balance
-from wend.planning.partial_plan import most_valuable
+from wend.planning.partial_plan import find_most_valuable
 from wend.planning.path_ranking import BOTTLENECK_DISJOINT
-from wend.planning.plan_changes import running_graphs
-from wend.planning.problem import Problem, rows_of
-from wend.planning.problem_reduction import reduce
+from wend.planning.plan_changes import find_running_graphs
+from wend.planning.problem import Problem, make_capacity_rows
+from wend.planning.problem_reduction import reduce_problem
 from wend.planning.route_choice import Allocation, check_limits, choose_routes
 
 
@@ -71,44 +71,44 @@ def make_plan(
         raise ConfigError(f"a plan survives the failure of 0 or 1 links, not of {survive}")
     if survive and partial:
         raise ConfigError("a plan that survives failures carries everything: leave out --partial")
-    old = None if running is None else running_graphs(running, network, workload)
+    old = None if running is None else find_running_graphs(running, network, workload)
     candidates, choice = choose_routes(
         network, workload, goal, k, ranking=ranking, max_load=max_load, running=old, find=search.paths
     )
     if model is not None:
-        write_model(model, candidates, goal, max_load, rows_of(network), network.names)
+        write_model(model, candidates, goal, max_load, make_capacity_rows(network), network.names)
     if choice is not None:
         used = choice
     elif partial:
-        part = most_valuable(network.scaled(max_load), workload, candidates.graphs)
+        part = find_most_valuable(network.scale(max_load), workload, candidates.graphs)
         used = Allocation(part.graphs, part.shares)
     else:
-        raise ConfigError(_does_not_fit(network, candidates.problem, candidates.k, max_load))
+        raise ConfigError(_misfit_sentence(network, candidates.problem, candidates.k, max_load))
     after: list[RoutesAfterFailure] = []
     if survive:
         after = search.failures(RoutesInUse(network, workload, *used, candidates.k, ranking))
-    joined, failed = _with_backups(used, after)
+    joined, failed = _add_backups(used, after)
     one = Allocation(candidates.single, np.ones(len(workload)))
-    plan = _plan(network, workload, goal, candidates.k, ranking, joined, one, choice is None, failed, max_load)
+    plan = _assemble_plan(network, workload, goal, candidates.k, ranking, joined, one, choice is None, failed, max_load)
     if plan.head.highest_load > 1 + TOLERANCE:
         over = f"to {plan.head.highest_load:.6g} times its capacity"
         raise ConfigError(f"rounding loads a link or peer {over}: demands and capacities differ by too much")
     return plan
 
 
-def _does_not_fit(network: FlowNetwork, problem: Problem, k: int, max_load: float) -> str:
+def _misfit_sentence(network: FlowNetwork, problem: Problem, k: int, max_load: float) -> str:
     """An error that names the bottleneck: of the rows with the highest load at the optimum, the one with the most load
     that no choice of graphs can move."""
     loads = problem.loads(balance(problem).shares)
     full = loads / problem.capacity
-    fixed = reduce(problem, limit=None).problem.base / problem.capacity
+    fixed = reduce_problem(problem, limit=None).problem.base / problem.capacity
     worst = int(np.where(full > full.max() * (1 - 1e-6), 1 + fixed, 0.0).argmax())
-    overload = rows_of(network).overload(worst, float(loads[worst]), network.names)
+    overload = make_capacity_rows(network).overload(worst, float(loads[worst]), network.names)
     allowed = "" if max_load == 1 else f", of which the plan may use {100 * max_load:g} %"
     return f"the workload does not fit with k = {k}: at best, {overload}{allowed}"
 
 
-def _plan(
+def _assemble_plan(
     network: FlowNetwork,
     workload: FlowWorkload,
     goal: Goal,
@@ -121,8 +121,8 @@ def _plan(
     max_load: float,
 ) -> Plan:
     head = network.graph.head
-    before, after = arc_loads(workload, single, head), arc_loads(workload, used, head)
-    reached = deliveries(workload, used, head)
+    before, after = compute_arc_loads(workload, single, head), compute_arc_loads(workload, used, head)
+    reached = count_deliveries(workload, used, head)
     has_message_rates = np.isfinite([network.arc_capacity[MESSAGES].min(), network.peer_capacity[MESSAGES].min()]).any()
     unit = MESSAGES if has_message_rates else BITS
     worth = workload.demand[MESSAGES] * workload.weight
@@ -136,20 +136,20 @@ def _plan(
         links=len(network.overlay.links),
         flows=len(workload),
         graphs=len(used.shares),
-        highest_load=tidy(highest(network, after)),
-        highest_load_single=tidy(highest(network, before)),
+        highest_load=round_noise(highest_utilisation(network, after)),
+        highest_load_single=round_noise(highest_utilisation(network, before)),
         survive=int(len(failed["failures"]["failure"]) > 0),
-        highest_load_failed=tidy(float(failed["failures"]["highest_load"].max(initial=0.0))),
-        usage=tidy(float(after[unit].sum())),
-        usage_single=tidy(float(before[unit].sum())),
+        highest_load_failed=round_noise(float(failed["failures"]["highest_load"].max(initial=0.0))),
+        usage=round_noise(float(after[unit].sum())),
+        usage_single=round_noise(float(before[unit].sum())),
         usage_unit=UNITS[unit],
-        delivered=tidy(float(reached @ workload.demand[MESSAGES])),
+        delivered=round_noise(float(reached @ workload.demand[MESSAGES])),
         wanted=workload.deliveries(),
-        value=tidy(float(reached @ worth)),
+        value=round_noise(float(reached @ worth)),
         whole_value=float(np.diff(workload.ptr) @ worth),
-        delay_ms=tidy(_mean_delay(network, workload, used) * MILLISECONDS),
-        delay_ms_single=tidy(_mean_delay(network, workload, single) * MILLISECONDS),
-        late=_late(network, workload, used),
+        delay_ms=round_noise(_mean_delay(network, workload, used) * MILLISECONDS),
+        delay_ms_single=round_noise(_mean_delay(network, workload, single) * MILLISECONDS),
+        late=_count_late(network, workload, used),
         max_load=max_load,
     )
     tables = {**_network_tables(network, before, after), **_flow_tables(network, workload, used), **failed}
@@ -167,7 +167,7 @@ def _network_tables(network: FlowNetwork, before: Floats, after: Floats) -> dict
         peers[f"capacity_{suffix}"] = network.peer_capacity[unit]
         for name, loads in (("before", before[unit]), ("after", after[unit])):
             arcs[f"{name}_{suffix}"] = loads
-            peers[f"{name}_{suffix}"] = received(loads, network)
+            peers[f"{name}_{suffix}"] = peer_loads(loads, network)
     return {"peers": peers, "arcs": arcs}
 
 
@@ -186,11 +186,11 @@ def _flow_tables(network: FlowNetwork, workload: FlowWorkload, used: Allocation)
         },
         "graphs": {
             "graph": np.arange(len(used.shares), dtype=np.int32),
-            "flow": owners(used.graphs.of_flow).astype(np.int32),
+            "flow": run_numbers(used.graphs.of_flow).astype(np.int32),
             "share": used.shares,
             "level": used.graphs.level,
         },
-        "hops": _hops(network, used.graphs),
+        "hops": _make_hop_table(network, used.graphs),
     }
 
 
@@ -198,17 +198,17 @@ def _mean_delay(network: FlowNetwork, workload: FlowWorkload, used: Allocation) 
     """The mean delay of deliveries on idle links, in seconds."""
     graphs = used.graphs
     rates = workload.demand[MESSAGES]
-    totals = graph_delays(network, workload, graphs.of_flow, graphs.ptr, graphs.arcs).total
-    deliveries_per_s = float(deliveries(workload, used, network.graph.head) @ rates)
-    return float((totals * used.shares) @ rates[owners(graphs.of_flow)]) / (deliveries_per_s or 1.0)
+    totals = compute_graph_delays(network, workload, graphs.of_flow, graphs.ptr, graphs.arcs).total
+    deliveries_per_s = float(count_deliveries(workload, used, network.graph.head) @ rates)
+    return float((totals * used.shares) @ rates[run_numbers(graphs.of_flow)]) / (deliveries_per_s or 1.0)
 
 
-def _late(network: FlowNetwork, workload: FlowWorkload, used: Allocation) -> int:
+def _count_late(network: FlowNetwork, workload: FlowWorkload, used: Allocation) -> int:
     """The number of receivers of flows that are late on idle links, on the worst graph in use of each flow."""
     graphs = used.graphs
-    late = graph_delays(network, workload, graphs.of_flow, graphs.ptr, graphs.arcs).late
+    late = compute_graph_delays(network, workload, graphs.of_flow, graphs.ptr, graphs.arcs).late
     worst = np.zeros(len(workload), dtype=np.int64)
-    np.maximum.at(worst, owners(graphs.of_flow), np.where(used.shares > 0, late, 0))
+    np.maximum.at(worst, run_numbers(graphs.of_flow), np.where(used.shares > 0, late, 0))
     return int(worst.sum())
 
 
@@ -230,24 +230,24 @@ class _GraphSet:
     def allocation(self) -> Allocation:
         every = [graph for graphs in self._graphs for graph in graphs]
         graphs = DeliveryGraphs(
-            offsets([len(graphs) for graphs in self._graphs]),
-            offsets([len(arcs) for arcs, *_ in every]),
+            run_offsets([len(graphs) for graphs in self._graphs]),
+            run_offsets([len(arcs) for arcs, *_ in every]),
             np.concatenate([arcs for arcs, *_ in every]).astype(np.int32),
             np.array([level for _, level, _ in every], dtype=np.int32),
         )
         return Allocation(graphs, np.array([share for *_, share in every], dtype=np.float64))
 
 
-def _with_backups(used: Allocation, after: list[RoutesAfterFailure]) -> tuple[Allocation, dict[str, Any]]:
+def _add_backups(used: Allocation, after: list[RoutesAfterFailure]) -> tuple[Allocation, dict[str, Any]]:
     """All graphs of a plan, those in use only after a failure with a share of 0, and the tables of failures."""
     flows = len(used.graphs.of_flow) - 1
     graphs = _GraphSet(flows)
-    for flow, arcs, level, share in _each(np.arange(flows), used.graphs, used.shares):
+    for flow, arcs, level, share in _list_graphs(np.arange(flows), used.graphs, used.shares):
         graphs.add(flow, arcs, level, share)
     backups = [
         (number, flow, graphs.add(flow, arcs, level, 0.0), share)
         for number, failure in enumerate(after)
-        for flow, arcs, level, share in _each(failure.flows, failure.graphs, failure.shares)
+        for flow, arcs, level, share in _list_graphs(failure.flows, failure.graphs, failure.shares)
     ]
     allocation = graphs.allocation()
     failures, flows_of, numbers, shares = np.array(backups, dtype=np.float64).reshape(-1, 4).T.copy()
@@ -271,21 +271,23 @@ def _with_backups(used: Allocation, after: list[RoutesAfterFailure]) -> tuple[Al
     return allocation, tables
 
 
-def _each(flows: Longs, graphs: DeliveryGraphs, shares: Floats) -> Iterator[tuple[int, Ints, int, float]]:
+def _list_graphs(flows: Longs, graphs: DeliveryGraphs, shares: Floats) -> Iterator[tuple[int, Ints, int, float]]:
     """Flow, arcs, level and share of each graph."""
     for place, flow in enumerate(flows.tolist()):
         for g in range(int(graphs.of_flow[place]), int(graphs.of_flow[place + 1])):
             yield flow, graphs.arcs[graphs.ptr[g] : graphs.ptr[g + 1]], int(graphs.level[g]), float(shares[g])
 
 
-def _hops(network: FlowNetwork, graphs: DeliveryGraphs) -> dict[str, Any]:
+def _make_hop_table(network: FlowNetwork, graphs: DeliveryGraphs) -> dict[str, Any]:
     """The table of hops, sorted by peer, graph and next hop."""
-    peer, graph, following = _dealt(graphs.ptr, graphs.arcs, network.graph.tail, network.graph.head, network.peers)
+    peer, graph, following = _sort_by_tail(
+        graphs.ptr, graphs.arcs, network.graph.tail, network.graph.head, network.peers
+    )
     return {"peer": peer, "graph": graph, "next": following}
 
 
 @compiled
-def _dealt(ptr: Longs, arcs: Ints, tail: Ints, head: Ints, peers: int) -> tuple[Ints, Ints, Ints]:
+def _sort_by_tail(ptr: Longs, arcs: Ints, tail: Ints, head: Ints, peers: int) -> tuple[Ints, Ints, Ints]:
     """Counting sort of all arcs by tail. Within a tail they are ordered by graph, then by head."""
     at = np.zeros(peers + 1, dtype=np.int64)
     for arc in arcs:
@@ -305,37 +307,37 @@ def _dealt(ptr: Longs, arcs: Ints, tail: Ints, head: Ints, peers: int) -> tuple[
     return peer, graph, following
 
 
-def arc_loads(workload: FlowWorkload, used: Allocation, head: Any) -> Floats:
+def compute_arc_loads(workload: FlowWorkload, used: Allocation, head: Any) -> Floats:
     """The load of each arc, by unit."""
-    each = workload.demand[:, owners(used.graphs.of_flow)] * used.shares
+    each = workload.demand[:, run_numbers(used.graphs.of_flow)] * used.shares
     lengths = np.diff(used.graphs.ptr)
     return np.array([np.bincount(used.graphs.arcs, np.repeat(e, lengths), minlength=len(head)) for e in each])
 
 
-def received(loads: Floats, network: FlowNetwork) -> Floats:
+def peer_loads(loads: Floats, network: FlowNetwork) -> Floats:
     """The load that each peer receives over all its links."""
     return np.asarray(np.bincount(network.graph.head, weights=loads, minlength=network.peers), dtype=np.float64)
 
 
-def highest(network: FlowNetwork, loads: Floats) -> float:
+def highest_utilisation(network: FlowNetwork, loads: Floats) -> float:
     """The highest utilisation of an arc or peer."""
     most = 0.0
     for unit in (MESSAGES, BITS):
         most = max(most, float((loads[unit] / network.arc_capacity[unit]).max(initial=0.0)))
-        most = max(most, float((received(loads[unit], network) / network.peer_capacity[unit]).max(initial=0.0)))
+        most = max(most, float((peer_loads(loads[unit], network) / network.peer_capacity[unit]).max(initial=0.0)))
     return most
 
 
-def deliveries(workload: FlowWorkload, used: Allocation, head: Any) -> Floats:
+def count_deliveries(workload: FlowWorkload, used: Allocation, head: Any) -> Floats:
     """For each flow the number of receivers that a message reaches, on average over its graphs."""
-    return _deliveries(
+    return _count_deliveries(
         workload.ptr, workload.receivers, used.graphs.of_flow, used.graphs.ptr, used.graphs.arcs, head, used.shares,
         int(head.max()) + 1,
     )  # fmt: skip
 
 
 @compiled
-def _deliveries(
+def _count_deliveries(
     receiver_ptr: Longs, receivers: Ints, of_flow: Longs, ptr: Longs, arcs: Ints, head: Ints, shares: Floats, peers: int
 ) -> Floats:
     reached = np.zeros(len(of_flow) - 1)

@@ -12,11 +12,11 @@ import numpy as np
 from wend.model.compiled import compiled
 from wend.model.events import PeerId
 from wend.model.rates import Rate
-from wend.planning.arrays import Floats, Ints, Longs, owners
+from wend.planning.arrays import Floats, Ints, Longs, run_numbers
 from wend.planning.delivery_graphs import DeliveryGraphs
 from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import BITS, MESSAGES, FlowWorkload
-from wend.planning.graph_delays import graph_delays
+from wend.planning.graph_delays import compute_graph_delays
 
 
 class CapacityRows(NamedTuple):
@@ -75,7 +75,7 @@ class Problem(NamedTuple):
 
     def costs(self, objective: Objective) -> Floats:
         """What each graph costs if it carries all of its flow."""
-        flow = owners(self.of_flow)
+        flow = run_numbers(self.of_flow)
         total = np.zeros(len(self.hops))
         for weight, each, unit in (
             (objective.usage, self.hops, self.usage_unit),
@@ -86,7 +86,7 @@ class Problem(NamedTuple):
                 total += weight * each * self.demand[unit][flow]
         return total
 
-    def fixed(self, objective: Objective) -> float:
+    def fixed_part(self, objective: Objective) -> float:
         """The part of an objective that is the same for every choice."""
         constant = self.constant
         return sum(weight * each for weight, each in zip(objective[:3], constant[:3], strict=True))
@@ -104,21 +104,21 @@ class Problem(NamedTuple):
 
     def loads(self, shares: Floats) -> Floats:
         """The load of each row."""
-        return self.base + _loads(self.of_flow, self.ptr, self.rows, self.demand, self.unit, shares)
+        return self.base + _compute_loads(self.of_flow, self.ptr, self.rows, self.demand, self.unit, shares)
 
     def usage(self, shares: Floats) -> float:
         """The sum of the loads of all links."""
-        each = self.demand[self.usage_unit][owners(self.of_flow)]
+        each = self.demand[self.usage_unit][run_numbers(self.of_flow)]
         return float((each * self.hops * shares).sum())
 
-    def first(self) -> Floats:
+    def single_path_shares(self) -> Floats:
         """The shares of single shortest paths: all of each flow on its first graph."""
         shares = np.zeros(len(self.hops))
         shares[self.of_flow[:-1]] = 1.0
         return shares
 
 
-def rows_of(network: FlowNetwork) -> CapacityRows:
+def make_capacity_rows(network: FlowNetwork) -> CapacityRows:
     """All finite capacities, arcs before peers, messages before bits."""
     graph = network.graph
     peers = np.arange(network.peers, dtype=np.int32)
@@ -132,22 +132,24 @@ def rows_of(network: FlowNetwork) -> CapacityRows:
     return CapacityRows(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def problem_of(network: FlowNetwork, workload: FlowWorkload, graphs: DeliveryGraphs) -> Problem:
-    rows = rows_of(network)
-    charged = charges(network)
-    ptr, loaded = _loaded(graphs.ptr, graphs.arcs, charged)
+def make_problem(network: FlowNetwork, workload: FlowWorkload, graphs: DeliveryGraphs) -> Problem:
+    rows = make_capacity_rows(network)
+    charged = charged_rows(network)
+    ptr, loaded = _loaded_rows(graphs.ptr, graphs.arcs, charged)
     usage_unit = MESSAGES if (rows.unit == MESSAGES).any() else BITS
     hops = np.diff(graphs.ptr).astype(float)
     base = np.zeros(len(rows.capacity))
-    flow = owners(graphs.of_flow)
-    delay = workload.weight[flow] * graph_delays(network, workload, graphs.of_flow, graphs.ptr, graphs.arcs).total
+    flow = run_numbers(graphs.of_flow)
+    delay = (
+        workload.weight[flow] * compute_graph_delays(network, workload, graphs.of_flow, graphs.ptr, graphs.arcs).total
+    )
     return Problem(
         graphs.of_flow, ptr, loaded, hops, delay, np.zeros(len(hops)), workload.demand, usage_unit, rows.unit,
         rows.capacity, base,
     )  # fmt: skip
 
 
-def charges(network: FlowNetwork) -> Ints:
+def charged_rows(network: FlowNetwork) -> Ints:
     """The rows that a message on an arc loads, by kind of capacity and arc; -1 for none."""
     head = network.graph.head
     rows_by_kind = []
@@ -167,7 +169,7 @@ def charges(network: FlowNetwork) -> Ints:
 
 
 @compiled
-def _loaded(ptr: Longs, arcs: Ints, charged: Ints) -> tuple[Longs, Ints]:
+def _loaded_rows(ptr: Longs, arcs: Ints, charged: Ints) -> tuple[Longs, Ints]:
     kinds = len(charged)
     out = np.empty(len(arcs) * kinds, dtype=np.int32)
     starts = np.zeros(len(ptr), dtype=np.int64)
@@ -184,7 +186,7 @@ def _loaded(ptr: Longs, arcs: Ints, charged: Ints) -> tuple[Longs, Ints]:
 
 
 @compiled
-def _loads(of_flow: Longs, ptr: Longs, rows: Ints, demand: Floats, unit: Ints, shares: Floats) -> Floats:
+def _compute_loads(of_flow: Longs, ptr: Longs, rows: Ints, demand: Floats, unit: Ints, shares: Floats) -> Floats:
     loads = np.zeros(len(unit))
     for f in range(len(of_flow) - 1):
         for g in range(of_flow[f], of_flow[f + 1]):

@@ -41,7 +41,7 @@ class ReducedProblem(NamedTuple):
         return shares
 
 
-def reduce(problem: Problem, *, limit: float | None, objectives: Sequence[Objective] = ()) -> ReducedProblem:
+def reduce_problem(problem: Problem, *, limit: float | None, objectives: Sequence[Objective] = ()) -> ReducedProblem:
     """Reduce a problem. `limit` is the highest allowed utilisation; with None the solver minimises it, and constant
     loads bound it from below. Without objectives, loads alone matter."""
     priced, ranks = len(objectives) > 0, problem.ranks(objectives)
@@ -51,7 +51,7 @@ def reduce(problem: Problem, *, limit: float | None, objectives: Sequence[Object
     base = problem.base.copy()
     while True:
         low = float((base / problem.capacity).max(initial=0.0)) if limit is None else limit
-        most = base + _possible(of_flow, ptr, rows, problem.demand, problem.unit)
+        most = base + _highest_possible_loads(of_flow, ptr, rows, problem.demand, problem.unit)
         kept = most > (low + SLACK) * problem.capacity
         before = (len(graphs), len(rows))
         of_flow, ptr, rows, places = _shrink(
@@ -76,7 +76,7 @@ def reduce(problem: Problem, *, limit: float | None, objectives: Sequence[Object
 
 
 @compiled
-def _possible(of_flow: Longs, ptr: Longs, rows: Ints, demand: Floats, unit: Ints) -> Floats:
+def _highest_possible_loads(of_flow: Longs, ptr: Longs, rows: Ints, demand: Floats, unit: Ints) -> Floats:
     """The highest possible load of each row beyond its base."""
     most = np.zeros(len(unit))
     last = np.full(len(unit), -1, dtype=np.int64)
@@ -177,7 +177,7 @@ def _merge(
     kind = (
         np.unique(extra, axis=1, return_inverse=True)[1].ravel().astype(float) if priced else np.zeros(extra.shape[1])
     )
-    order, key = _keys(of_flow, ptr, rows, kind, len(problem.unit))
+    order, key = _sort_keys(of_flow, ptr, rows, kind, len(problem.unit))
     sizes = np.diff(of_flow)
     groups: dict[tuple[float, bytes], int] = {}
     choice = np.full(len(kind), -1, dtype=np.int64)
@@ -211,7 +211,7 @@ def _merge(
 
 
 @compiled
-def _keys(of_flow: Longs, ptr: Longs, rows: Ints, kind: Floats, none: int) -> tuple[Longs, Longs]:
+def _sort_keys(of_flow: Longs, ptr: Longs, rows: Ints, kind: Floats, none: int) -> tuple[Longs, Longs]:
     """The graphs of each flow in an order that depends only on their content, and this content as a run of numbers: for
     each graph the kind of its costs, negative, then its rows, ascending."""
     order = np.arange(len(kind), dtype=np.int64)
@@ -222,7 +222,7 @@ def _keys(of_flow: Longs, ptr: Longs, rows: Ints, kind: Floats, none: int) -> tu
             rows[ptr[g] : ptr[g + 1]].sort()
         for i in range(first + 1, last):
             j = i
-            while j > first and _before(ptr, rows, kind, order[j], order[j - 1]):
+            while j > first and _is_before(ptr, rows, kind, order[j], order[j - 1]):
                 order[j], order[j - 1] = order[j - 1], order[j]
                 j -= 1
         at = ptr[first] + first
@@ -237,7 +237,7 @@ def _keys(of_flow: Longs, ptr: Longs, rows: Ints, kind: Floats, none: int) -> tu
 
 
 @compiled
-def _before(ptr: Longs, rows: Ints, kind: Floats, a: int, b: int) -> bool:
+def _is_before(ptr: Longs, rows: Ints, kind: Floats, a: int, b: int) -> bool:
     """Whether graph a comes before b: by the kind of their costs, then the one with fewer rows, then by rows."""
     if kind[a] != kind[b]:
         return bool(kind[a] < kind[b])

@@ -10,16 +10,23 @@ from typing import NamedTuple
 import numpy as np
 
 from wend.model.errors import ConfigError
-from wend.planning.arrays import TOLERANCE, Floats, Ints, Longs, offsets, owners
+from wend.planning.arrays import TOLERANCE, Floats, Ints, Longs, run_numbers, run_offsets
 from wend.planning.candidate_paths import CandidatePaths, PathSearch
-from wend.planning.delivery_graphs import DeliveryGraphs, Find, chosen, delivery_graphs, gather, in_time
+from wend.planning.delivery_graphs import (
+    DeliveryGraphs,
+    Find,
+    find_least_late,
+    gather,
+    make_delivery_graphs,
+    select_graphs,
+)
 from wend.planning.flow_network import CsrGraph, FlowNetwork
 from wend.planning.flow_workload import FlowWorkload
-from wend.planning.graph_delays import graph_delays
+from wend.planning.graph_delays import compute_graph_delays
 from wend.planning.models import Goal, solve
 from wend.planning.path_ranking import BOTTLENECK_DISJOINT
-from wend.planning.path_ranking import ranking as ranking_of
-from wend.planning.problem import Problem, problem_of
+from wend.planning.path_ranking import find_ranking as ranking_of
+from wend.planning.problem import Problem, make_problem
 
 MAX_K = 100
 """The highest k that `--k auto` tries, as in the thesis (section 3.2)."""
@@ -64,12 +71,12 @@ def choose_routes(
     """The best shares of the candidates of this k; with None, of the least k with which the workload fits. `find`
     gives the same paths as the ranking."""
     if k is not None:
-        made = candidates(network, workload, k, find or ranking_of(ranking), running)
-        return Choice(made, _allocation(made, goal, max_load, running))
+        made = make_candidates(network, workload, k, find or ranking_of(ranking), running)
+        return Choice(made, _allocate(made, goal, max_load, running))
     counter = _PathCounter(find or (PathSearch() if ranking == BOTTLENECK_DISJOINT else ranking_of(ranking)))
     for least in range(1, MAX_K + 1):
-        made = candidates(network, workload, least, counter.find, running)
-        used = _allocation(made, goal, max_load, running)
+        made = make_candidates(network, workload, least, counter.find, running)
+        used = _allocate(made, goal, max_load, running)
         if used is not None or counter.most < least:
             break  # it fits, or no receiver has a further path
     return Choice(made, used)
@@ -91,40 +98,40 @@ class _PathCounter:
         return paths
 
 
-def candidates(
+def make_candidates(
     network: FlowNetwork, workload: FlowWorkload, k: int, find: Find, running: RunningGraphs | None = None
 ) -> Candidates:
     """The graphs of each flow that are late for the fewest receivers, with those of a running plan: first on idle
     links, then with some waiting."""
-    graphs = delivery_graphs(network, workload, k, find)
-    single = chosen(graphs, graphs.of_flow[:-1])
+    graphs = make_delivery_graphs(network, workload, k, find)
+    single = select_graphs(graphs, graphs.of_flow[:-1])
     if running is not None:
-        graphs = union(graphs, running)
+        graphs = add_running_graphs(graphs, running)
     if np.isfinite(workload.deadline).any():
         for waits in (False, True):
-            delays = graph_delays(network, workload, graphs.of_flow, graphs.ptr, graphs.arcs)
+            delays = compute_graph_delays(network, workload, graphs.of_flow, graphs.ptr, graphs.arcs)
             late = delays.late_if_waiting if waits else delays.late
-            graphs = chosen(graphs, np.flatnonzero(in_time(graphs, late)))
-    return Candidates(graphs, single, problem_of(network, workload, graphs), k)
+            graphs = select_graphs(graphs, np.flatnonzero(find_least_late(graphs, late)))
+    return Candidates(graphs, single, make_problem(network, workload, graphs), k)
 
 
-def _allocation(made: Candidates, goal: Goal, max_load: float, running: RunningGraphs | None) -> Allocation | None:
+def _allocate(made: Candidates, goal: Goal, max_load: float, running: RunningGraphs | None) -> Allocation | None:
     if running is None:
         solution = solve(made.problem, goal, most=max_load)
         shares = None if solution is None else solution.shares
     else:
-        shares = _shares_near(made, goal, max_load, running)
-    return None if shares is None else used_of(made.graphs, shares)
+        shares = _shares_near_running(made, goal, max_load, running)
+    return None if shares is None else make_allocation(made.graphs, shares)
 
 
-def used_of(graphs: DeliveryGraphs, shares: Floats) -> Allocation:
-    return Allocation(chosen(graphs, np.flatnonzero(shares > 0)), shares[shares > 0])
+def make_allocation(graphs: DeliveryGraphs, shares: Floats) -> Allocation:
+    return Allocation(select_graphs(graphs, np.flatnonzero(shares > 0)), shares[shares > 0])
 
 
 # ---------------------------------------------------------------- a running plan
 
 
-def union(graphs: DeliveryGraphs, running: RunningGraphs) -> DeliveryGraphs:
+def add_running_graphs(graphs: DeliveryGraphs, running: RunningGraphs) -> DeliveryGraphs:
     """The candidates of each flow, and after them its graphs of the running plan that are not among them."""
     arcs: list[Ints] = []
     levels: list[int] = []
@@ -132,18 +139,18 @@ def union(graphs: DeliveryGraphs, running: RunningGraphs) -> DeliveryGraphs:
     for flow, own in enumerate(running):
         first, last = int(graphs.of_flow[flow]), int(graphs.of_flow[flow + 1])
         each = [graphs.arcs[graphs.ptr[g] : graphs.ptr[g + 1]] for g in range(first, last)]
-        known = {_key(tree) for tree in each}
-        added = [(tree, level) for tree, level, _ in own if _key(tree) not in known]
+        known = {_arcs_key(tree) for tree in each}
+        added = [(tree, level) for tree, level, _ in own if _arcs_key(tree) not in known]
         arcs += [*each, *(tree for tree, _ in added)]
         levels += [*graphs.level[first:last].tolist(), *(level for _, level in added)]
         counts.append(len(each) + len(added))
     flat = np.concatenate(arcs).astype(np.int32)
     return DeliveryGraphs(
-        offsets(counts), offsets([len(tree) for tree in arcs]), flat, np.array(levels, dtype=np.int32)
+        run_offsets(counts), run_offsets([len(tree) for tree in arcs]), flat, np.array(levels, dtype=np.int32)
     )
 
 
-def _key(arcs: Ints) -> bytes:
+def _arcs_key(arcs: Ints) -> bytes:
     return np.sort(arcs).astype(np.int32).tobytes()
 
 
@@ -155,12 +162,12 @@ class _SubFlows(NamedTuple):
     graph: Longs
 
 
-def _sub_flows(graphs: DeliveryGraphs, running: RunningGraphs) -> _SubFlows:
+def _split_flows(graphs: DeliveryGraphs, running: RunningGraphs) -> _SubFlows:
     rows: list[tuple[int, float, int]] = []
     for flow, own in enumerate(running):
         first, last = int(graphs.of_flow[flow]), int(graphs.of_flow[flow + 1])
-        numbers = {_key(graphs.arcs[graphs.ptr[g] : graphs.ptr[g + 1]]): g for g in range(first, last)}
-        mine = [(flow, share, numbers[_key(tree)]) for tree, _, share in own if _key(tree) in numbers]
+        numbers = {_arcs_key(graphs.arcs[graphs.ptr[g] : graphs.ptr[g + 1]]): g for g in range(first, last)}
+        mine = [(flow, share, numbers[_arcs_key(tree)]) for tree, _, share in own if _arcs_key(tree) in numbers]
         whole = sum(share for _, share, _ in mine)
         if whole > 1 - TOLERANCE:
             rows += [(flow, share / whole, graph) for _, share, graph in mine]
@@ -170,14 +177,14 @@ def _sub_flows(graphs: DeliveryGraphs, running: RunningGraphs) -> _SubFlows:
     return _SubFlows(np.array(flows, dtype=np.int64), np.array(shares), np.array(numbers_of, dtype=np.int64))
 
 
-def _shares_near(made: Candidates, goal: Goal, max_load: float, running: RunningGraphs) -> Floats | None:
+def _shares_near_running(made: Candidates, goal: Goal, max_load: float, running: RunningGraphs) -> Floats | None:
     """The shares of a plan that moves as little as the goal allows."""
     problem, graphs = made.problem, made.graphs
-    subs = _sub_flows(graphs, running)
-    of_sub = offsets(np.diff(graphs.of_flow)[subs.flow])
+    subs = _split_flows(graphs, running)
+    of_sub = run_offsets(np.diff(graphs.of_flow)[subs.flow])
     numbers = np.arange(of_sub[-1]) + np.repeat(graphs.of_flow[subs.flow] - of_sub[:-1], np.diff(of_sub))
-    whose = owners(of_sub)
-    ptr = offsets(np.diff(problem.ptr)[numbers])
+    whose = run_numbers(of_sub)
+    ptr = run_offsets(np.diff(problem.ptr)[numbers])
     split = problem._replace(
         of_flow=of_sub,
         ptr=ptr,

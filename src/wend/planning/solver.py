@@ -62,13 +62,13 @@ class LinearProgram:
         self.highs.addRows(len(upper), free, upper, len(index), starts, index, value)
 
     @property
-    def rows(self) -> int:
+    def row_count(self) -> int:
         return int(self.highs.getNumRow())
 
-    def cost(self, columns: Ints, cost: Floats) -> None:
+    def set_cost(self, columns: Ints, cost: Floats) -> None:
         self.highs.changeColsCost(len(columns), columns.astype(np.int32), cost)
 
-    def name(self, columns: list[str], rows: list[str]) -> None:
+    def set_names(self, columns: list[str], rows: list[str]) -> None:
         """Name all columns and rows, for `write`."""
         for number, column in enumerate(columns):
             self.highs.passColName(number, column)
@@ -80,10 +80,10 @@ class LinearProgram:
         if not path.parent.is_dir() or self.highs.writeModel(str(path)) == highspy.HighsStatus.kError:
             raise ConfigError(f"cannot write {path}", code="unwritable")
 
-    def set(self, row: int, column: int, value: float) -> None:
+    def set_value(self, row: int, column: int, value: float) -> None:
         self.highs.changeCoeff(row, column, value)
 
-    def bound(self, column: int, lower: float, upper: float) -> None:
+    def set_bounds(self, column: int, lower: float, upper: float) -> None:
         self.highs.changeColBounds(column, lower, upper)
 
     def solve(self) -> LpSolution | None:

@@ -140,7 +140,7 @@ def as_unicast(message: Data | Fragment) -> int:
     return 1 if head is None else len(head.dests) or 1
 
 
-def event_of(message: Message) -> EventId | None:
+def find_event_id(message: Message) -> EventId | None:
     """The id of the event that a plug-in's own message carries; None if it carries none."""
     event = getattr(getattr(message, "body", None), "event", None)
     return event.id if isinstance(event, Event) else None
@@ -164,7 +164,7 @@ def older(message: Message, by_ns: Nanos) -> Message:
         return msgspec.structs.replace(message, age_ns=message.age_ns + by_ns)
     if isinstance(message, Fragment) and message.head is not None:
         return msgspec.structs.replace(message, head=older(message.head, by_ns))
-    if isinstance(message, PlainMessage | DirectMessage) and event_of(message) and hasattr(message.body, "age_ns"):
+    if isinstance(message, PlainMessage | DirectMessage) and find_event_id(message) and hasattr(message.body, "age_ns"):
         body = msgspec.structs.replace(message.body, age_ns=message.body.age_ns + by_ns)
         return msgspec.structs.replace(message, body=body)
     return message

@@ -69,7 +69,7 @@ class PluginTable(MutableMapping[str, type[Plugin]]):
     def __delitem__(self, name: str) -> None:
         del self._classes[name]
 
-    def loaded(self) -> list[tuple[str, type[Plugin]]]:
+    def loaded_plugins(self) -> list[tuple[str, type[Plugin]]]:
         """The plug-ins from outside the tree."""
         return [(name, plugin_class) for name, plugin_class in self._classes.items() if name not in self._modules]
 
@@ -186,14 +186,14 @@ class StrategyTable(Mapping[str, Strategy]):
     def __getitem__(self, name: str) -> Strategy:
         strategy = self._shipped.get(name)
         if strategy is None:
-            strategy = self._loaded()[name]
+            strategy = self._loaded_strategies()[name]
         elif not strategy.is_there:
             raise KeyError(name)
         return strategy
 
     def __iter__(self) -> Iterator[str]:
         yield from (name for name, strategy in self._shipped.items() if strategy.is_there)
-        yield from (name for name in self._loaded() if name not in self._shipped)
+        yield from (name for name in self._loaded_strategies() if name not in self._shipped)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -202,12 +202,17 @@ class StrategyTable(Mapping[str, Strategy]):
         """Whether it is a strategy of the tree."""
         return name in self._shipped
 
-    def _loaded(self) -> dict[str, Strategy]:
-        alone = [(name, made) for name, made in INTEREST.loaded() if not getattr(made, "knows_all_subscribers", True)]
-        return {name: _declared(name, plugin_class) for name, plugin_class in [*ROUTING.loaded(), *alone]}
+    def _loaded_strategies(self) -> dict[str, Strategy]:
+        alone = [
+            (name, made) for name, made in INTEREST.loaded_plugins() if not getattr(made, "knows_all_subscribers", True)
+        ]
+        return {
+            name: _make_declared_strategy(name, plugin_class)
+            for name, plugin_class in [*ROUTING.loaded_plugins(), *alone]
+        }
 
 
-def _declared(name: str, plugin_class: type[Plugin]) -> Strategy:
+def _make_declared_strategy(name: str, plugin_class: type[Plugin]) -> Strategy:
     """The strategy that a plug-in from outside the tree makes."""
     needs = plugin_class.needs
     if issubclass(plugin_class, Interest):
@@ -261,14 +266,14 @@ def _unknown(kind: Kind, name: str, names: Mapping[str, object]) -> ConfigError:
     return ConfigError(f"unknown {TITLES[kind]} {name!r}: choose one of {', '.join(names)}, or MODULE:CLASS")
 
 
-def routing_of(strategy: str) -> type[Routing] | None:
+def find_routing(strategy: str) -> type[Routing] | None:
     """The routing of a strategy; None if it has none."""
     name = strategy_named(strategy).routing
     return None if name is None else ROUTING[name]  # type: ignore[return-value]
 
 
 def follows_plan(strategy: str) -> bool:
-    routing = routing_of(strategy)
+    routing = find_routing(strategy)
     return routing is not None and routing.needs.plan
 
 
@@ -277,7 +282,7 @@ def linked_strategies() -> tuple[str, ...]:
     return tuple(name for name, each in STRATEGIES.items() if each.routing is not None and each.membership is None)
 
 
-def membership_of(strategy: str, membership: str | None) -> str | None:
+def find_membership(strategy: str, membership: str | None) -> str | None:
     """The membership of such a peer: the one that its configuration names, or that its strategy needs."""
     return membership or strategy_named(strategy).membership
 
@@ -307,7 +312,7 @@ def setting_groups() -> tuple[type[Settings], ...]:
 
 def make_peer(config: PeerConfig) -> Peer:
     """A peer with the plug-ins that its configuration asks for."""
-    membership = membership_of(config.strategy, config.membership)
+    membership = find_membership(config.strategy, config.membership)
     if membership != config.membership:
         config = config.with_(membership=membership)
     persistence = config.of(DeliverySettings).persistence
@@ -326,7 +331,7 @@ def hosted_plugins(
     hosted: list[tuple[Kind, str]] = [("interest", interest or named.interest_for(persistence))]
     if named.routing is not None:
         hosted.append(("routing", named.routing))
-    decides = membership_of(strategy, membership)
+    decides = find_membership(strategy, membership)
     if decides is not None:
         _check_membership(strategy, decides)
         hosted.append(("membership", decides))
@@ -403,10 +408,10 @@ def _import(kind: Kind, name: str) -> type[Plugin]:
         raise ConfigError(f"{what}: {why}") from None
     if not isinstance(plugin_class, type):
         raise ConfigError(f"{what}: {module} has no class {title}")
-    return _checked(kind, what, plugin_class)
+    return _check_plugin(kind, what, plugin_class)
 
 
-def _checked(kind: Kind, what: str, plugin_class: type) -> type[Plugin]:
+def _check_plugin(kind: Kind, what: str, plugin_class: type) -> type[Plugin]:
     base = _BASES[kind]
     if kind == "routing" and issubclass(plugin_class, Interest) and not plugin_class.knows_all_subscribers:
         base = Interest  # it needs no routing

@@ -77,7 +77,7 @@ class Drawing:
             self.draw_panel(canvas.subplots(), figure, panel)
             data = BytesIO()
             canvas.savefig(data, format="svg", transparent=True, metadata={"Date": None})
-        return _for_page(data.getvalue().decode())
+        return _adapt_to_page(data.getvalue().decode())
 
     def _figure(self, figure: Figure) -> Canvas:
         columns = min(2, len(figure.panels))
@@ -221,7 +221,7 @@ def legend_mark(series: Series) -> str:
     return f'<svg viewBox="0 0 32 12" width="32" height="12" aria-hidden="true">{line}{shape}</svg>'
 
 
-def _for_page(svg: str) -> str:
+def _adapt_to_page(svg: str) -> str:
     """Remove the XML head and the fixed size, and use the font and the colours of the page."""
     body = svg[svg.index("<svg") :]
     head, rest = body.split(">", 1)

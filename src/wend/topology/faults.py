@@ -143,7 +143,7 @@ def draw_partitions(peers: int, partitions: Partitions, *, begin: Nanos, end: Na
     return drawn
 
 
-def with_partitions(overlay: Overlay, faults: Faults, partitions: Sequence[Partition]) -> Faults:
+def add_partitions(overlay: Overlay, faults: Faults, partitions: Sequence[Partition]) -> Faults:
     """These outages of links, and those of all links between a group that is cut off and the other peers."""
     cut = [
         (number, one.start_ns, one.until_ns)
@@ -154,9 +154,7 @@ def with_partitions(overlay: Overlay, faults: Faults, partitions: Sequence[Parti
     return Intervals(len(overlay.links), [*faults.outages(), *cut]) if partitions else faults
 
 
-def without_partitions(
-    routers: int, ends: Sequence[Sequence[int]], outages: Sequence[Outage]
-) -> tuple[list[Outage], int]:
+def drop_partitions(routers: int, ends: Sequence[Sequence[int]], outages: Sequence[Outage]) -> tuple[list[Outage], int]:
     """The outages that leave the network connected, and the number of the others, which do not happen.
 
     `ends` has the two ends of each link. An earlier outage has precedence (esposito, section 4.1)."""
@@ -170,14 +168,14 @@ def without_partitions(
         a, b = ends[link]
         before = neighbours[a][b]
         neighbours[a][b] = neighbours[b][a] = max(before, until)
-        if _connected(neighbours, a, b, start):
+        if _is_connected(neighbours, a, b, start):
             accepted.append((link, start, until))
         else:
             neighbours[a][b] = neighbours[b][a] = before
     return accepted, len(outages) - len(accepted)
 
 
-def _connected(neighbours: Sequence[Mapping[int, Nanos]], a: int, b: int, now: Nanos) -> bool:
+def _is_connected(neighbours: Sequence[Mapping[int, Nanos]], a: int, b: int, now: Nanos) -> bool:
     reached, waiting = {a}, [a]
     while waiting and b not in reached:
         for router, down_until in neighbours[waiting.pop()].items():

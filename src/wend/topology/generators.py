@@ -13,7 +13,7 @@ Pair = tuple[PeerId, PeerId]
 
 
 def full_mesh(peers: int, *, delay_ms: tuple[float, float], loss: float, seed: int) -> Overlay:
-    return _with_delays(peers, full_mesh_pairs(peers), delay_ms, loss, seed)
+    return _add_delays(peers, full_mesh_pairs(peers), delay_ms, loss, seed)
 
 
 def full_mesh_pairs(peers: int) -> list[Pair]:
@@ -22,7 +22,7 @@ def full_mesh_pairs(peers: int) -> list[Pair]:
 
 def regular(peers: int, degree: int, *, delay_ms: tuple[float, float], loss: float, seed: int) -> Overlay:
     """A connected random graph in which every peer has `degree` neighbours."""
-    return _with_delays(peers, regular_pairs(peers, degree, seed), delay_ms, loss, seed)
+    return _add_delays(peers, regular_pairs(peers, degree, seed), delay_ms, loss, seed)
 
 
 def regular_pairs(peers: int, degree: int, seed: int) -> list[Pair]:
@@ -31,7 +31,7 @@ def regular_pairs(peers: int, degree: int, seed: int) -> list[Pair]:
     rng = stream(seed, "topology", "regular", peers, degree)
     for _ in range(_TRIES):
         pairs = _pairing(peers, degree, rng)
-        if pairs is not None and Overlay(peers, [OverlayLink(a, b, 1) for a, b in pairs]).connected():
+        if pairs is not None and Overlay(peers, [OverlayLink(a, b, 1) for a, b in pairs]).is_connected():
             return sorted(pairs)
     raise ConfigError(f"found no connected graph of {peers} peers with degree {degree} in {_TRIES} draws")
 
@@ -60,7 +60,7 @@ def _suitable(stubs: list[PeerId], pairs: set[Pair]) -> bool:
     return any((a, b) not in pairs for i, a in enumerate(free) for b in free[i + 1 :])
 
 
-def _with_delays(peers: int, pairs: list[Pair], delay_ms: tuple[float, float], loss: float, seed: int) -> Overlay:
+def _add_delays(peers: int, pairs: list[Pair], delay_ms: tuple[float, float], loss: float, seed: int) -> Overlay:
     low, high = millis(delay_ms[0]), millis(delay_ms[1])
     delays = stream(seed, "topology", "delays").integers(low, high, size=len(pairs), endpoint=True)
     return Overlay(peers, [OverlayLink(a, b, d, loss) for (a, b), d in zip(pairs, delays.tolist(), strict=True)])

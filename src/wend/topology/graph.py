@@ -81,6 +81,6 @@ class Overlay:
         """The index of the link between two neighbours."""
         return self._index[a, b]
 
-    def connected(self) -> bool:
+    def is_connected(self) -> bool:
         """Whether every peer has a route to every other."""
         return components(self.peers, np.column_stack(self.ends))[0] == 1

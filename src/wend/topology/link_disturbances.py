@@ -68,7 +68,7 @@ class Disturbances(msgspec.Struct, frozen=True):
 
     def along(self, routes: Sequence[Sequence[int]]) -> "Disturbances":
         """The conditions of routes, each of which is a list of links."""
-        joined = tuple(_joined([self.links[link] for link in route]) for route in routes)
+        joined = tuple(_combine_conditions([self.links[link] for link in route]) for route in routes)
         return msgspec.structs.replace(self, links=joined)
 
     def periods(self) -> Iterator[tuple[Anomaly, Outage]]:
@@ -148,7 +148,7 @@ def _periods(
     return periods
 
 
-def _joined(conditions: Sequence[LinkConditions]) -> LinkConditions:
+def _combine_conditions(conditions: Sequence[LinkConditions]) -> LinkConditions:
     return LinkConditions(
         1 - prod(1 - one.corruption for one in conditions),
         1 - prod(1 - one.reordering for one in conditions),

@@ -143,7 +143,7 @@ def _check_symmetric(there: Sequence[Attributes], back: Sequence[Attributes], wh
             "if each edge stands for both, declare the map undirected"
         )
     for property_name, differ in (
-        ("delays", delay_of(there[0], -1, where) != delay_of(back[0], -1, where)),
+        ("delays", read_delay(there[0], -1, where) != read_delay(back[0], -1, where)),
         ("capacities", _total_capacity(there, where) != _total_capacity(back, where)),
         ("kinds", there[0].get("kind") != back[0].get("kind")),
     ):
@@ -153,7 +153,7 @@ def _check_symmetric(there: Sequence[Attributes], back: Sequence[Attributes], wh
 
 def _total_capacity(parallel: Sequence[Attributes], where: str) -> Capacity:
     """The sum of the capacities of parallel edges."""
-    each = [capacity_of(data, where) for data in parallel]
+    each = [read_capacity(data, where) for data in parallel]
     for unit in zip(*each, strict=True):
         if inf in unit and min(unit) < inf:
             raise ConfigError(f"{where}: of its {len(each)} edges some state a capacity and others none")
@@ -168,13 +168,13 @@ def _overlay(what: str, graph: MapGraph, delay_ms: tuple[float, float], loss: fl
         millis(delay_ms[0]), millis(delay_ms[1]), size=len(edges), endpoint=True
     )
     links = [
-        OverlayLink(e.a, e.b, delay_of(e.data, int(draw), e.where), loss, *e.capacity)
+        OverlayLink(e.a, e.b, read_delay(e.data, int(draw), e.where), loss, *e.capacity)
         for e, draw in zip(edges, drawn, strict=True)
     ]
-    stated = tuple([capacity_of(node, f"{what}, peer {name}") for node, name in zip(nodes, names, strict=True)])
+    stated = tuple([read_capacity(node, f"{what}, peer {name}") for node, name in zip(nodes, names, strict=True)])
     said = missing_delay_remarks([e.data for e in edges], len(edges), drawn_delays_text(delay_ms))
     overlay = Overlay(len(names), links, tuple(names), stated, tuple(map_positions(nodes)), said)
-    if len(names) < 2 or not overlay.connected():
+    if len(names) < 2 or not overlay.is_connected():
         raise ConfigError(f"{what} is not a connected network of two peers or more")
     return overlay
 
@@ -194,7 +194,7 @@ def drawn_delays_text(delay_ms: tuple[float, float]) -> str:
     return f"drawn from {delay_ms[0]:g}-{delay_ms[1]:g} ms"
 
 
-def delay_of(data: Attributes, drawn: Nanos, where: str) -> Nanos:
+def read_delay(data: Attributes, drawn: Nanos, where: str) -> Nanos:
     """The delay that the map states, or else the drawn one."""
     for key, scale in DELAYS.items():
         if data.get(key) is not None:
@@ -208,7 +208,7 @@ def delay_of(data: Attributes, drawn: Nanos, where: str) -> Nanos:
     return drawn
 
 
-def capacity_of(data: Attributes, where: str) -> Capacity:
+def read_capacity(data: Attributes, where: str) -> Capacity:
     """The capacity that the map states for a link or a peer."""
     stated = data.get("capacity")
     return (inf, inf) if stated in (None, "") else parse_capacity(stated, where)

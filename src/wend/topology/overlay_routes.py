@@ -23,9 +23,9 @@ def shortest_delays(overlay: Overlay) -> np.ndarray:
     return np.where(np.isfinite(delays), delays, -1).astype(np.int64)
 
 
-def routed(overlay: Overlay, faults: Faults) -> tuple[Overlay, Faults, list[list[int]]]:
+def make_routed_overlay(overlay: Overlay, faults: Faults) -> tuple[Overlay, Faults, list[list[int]]]:
     """The overlay with a link between all pairs of peers, the outages of these links, and their routes of links."""
-    routes = dict(sorted(_routes(overlay).items()))
+    routes = dict(sorted(_find_routes(overlay).items()))
     links, by_link = [], [[] for _ in overlay.links]  # type: tuple[list[OverlayLink], list[list[int]]]
     for number, ((a, b), route) in enumerate(routes.items()):
         parts = [overlay.links[one] for one in route]
@@ -43,7 +43,7 @@ def _delays(overlay: Overlay) -> csr_array:
     return csr_array((delays, overlay.ends), shape=(overlay.peers, overlay.peers))
 
 
-def _routes(overlay: Overlay) -> dict[tuple[PeerId, PeerId], list[int]]:
+def _find_routes(overlay: Overlay) -> dict[tuple[PeerId, PeerId], list[int]]:
     """By pair of peers: the links of the shortest route."""
     _, before = dijkstra(_delays(overlay), directed=False, return_predecessors=True)
     routes = {}

@@ -18,7 +18,7 @@ from wend.topology.graph import Overlay
 from wend.topology.placement import Pair, Placement
 
 
-def scattered(placement: Placement, degree: int, seed: int) -> Overlay:
+def random_regular(placement: Placement, degree: int, seed: int) -> Overlay:
     drawn = regular(placement.peers, degree, delay_ms=(1.0, 1.0), loss=0.0, seed=seed)
     return placement.overlay((link.a, link.b) for link in drawn.links)
 

@@ -46,13 +46,13 @@ def count(batches: Iterable[pa.RecordBatch], longest: int) -> Iterator[pa.Record
     for batch in batches:
         held.append(batch)
         if sum(each.num_rows for each in held) >= _AT_ONCE:
-            yield from _counted(held, longest)
+            yield from _count_batches(held, longest)
             held = []
     if held:
-        yield from _counted(held, longest)
+        yield from _count_batches(held, longest)
 
 
-def _counted(batches: list[pa.RecordBatch], longest: int) -> Iterator[pa.RecordBatch]:
+def _count_batches(batches: list[pa.RecordBatch], longest: int) -> Iterator[pa.RecordBatch]:
     whole = pa.Table.from_batches(batches).combine_chunks()
     for batch in whole.to_batches():
         usable, bad = _usable(batch)
@@ -172,14 +172,14 @@ def _rows(
     keys = list(columns)
     table = pa.table({**columns, "time": pa.array(paths.time[trace])})
     counts = table.group_by(keys, use_threads=False).aggregate([("time", "count"), ("time", "min"), ("time", "max")])
-    words = [_named(paths, counts.column(f"m{i}")) for i in range(width)]
+    words = [_look_up_names(paths, counts.column(f"m{i}")) for i in range(width)]
     rows = counts.num_rows
     text = pc.binary_join_element_wise(*words, "\n") if words else pa.array([""] * rows, pa.string())
     return pa.table(
         {
             "kind": pa.array([kind] * rows, pa.string()),
-            "a": _named(paths, counts.column("a")),
-            "b": _named(paths, counts.column("b")),
+            "a": _look_up_names(paths, counts.column("a")),
+            "b": _look_up_names(paths, counts.column("b")),
             "gap": counts.column("gap").cast(pa.int32()),
             "middle": text,
             "seen": counts.column("time_count"),
@@ -189,5 +189,5 @@ def _rows(
     ).combine_chunks()
 
 
-def _named(paths: _Paths, codes: pa.ChunkedArray) -> pa.Array:
+def _look_up_names(paths: _Paths, codes: pa.ChunkedArray) -> pa.Array:
     return paths.names.take(codes.combine_chunks())

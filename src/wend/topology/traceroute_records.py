@@ -77,7 +77,7 @@ def score(truth: Truth, links: Iterable[tuple[str, str]]) -> Score:
     return Score(len(recovered) / len(truth.links), 1 - len(recovered) / len(inferred) if inferred else 0.0)
 
 
-def address(router: int) -> str:
+def router_address(router: int) -> str:
     return f"10.{router >> 16 & 255}.{router >> 8 & 255}.{router & 255}"
 
 
@@ -96,7 +96,7 @@ def write_records(
     paths = placement.paths(*ends)
     under = placement.underlay
     silent = stream(seed, "records", "anonymous").random(under.routers) < flaws.anonymous
-    names = pa.array([address(router) for router in range(under.routers)], pa.string())
+    names = pa.array([router_address(router) for router in range(under.routers)], pa.string())
     used = np.zeros(len(paths), dtype=bool)
     hops = 0
     try:
@@ -110,7 +110,9 @@ def write_records(
             parquet.write_table(table, folder / f"part-{number:05}.parquet")
     except OSError as error:
         raise ConfigError(f"cannot write {folder}: {error.strerror or error}", code="unwritable") from None
-    return Truth(_crossed(placement, paths, used), frozenset(names.filter(pa.array(silent)).to_pylist()), hops)
+    return Truth(
+        _find_crossed_links(placement, paths, used), frozenset(names.filter(pa.array(silent)).to_pylist()), hops
+    )
 
 
 def _chunk(
@@ -157,9 +159,9 @@ def _ranges(starts: Ints, sizes: Ints) -> Ints:
     return indices
 
 
-def _crossed(placement: Placement, paths: UnderlayPaths, used: Bools) -> frozenset[tuple[str, str]]:
+def _find_crossed_links(placement: Placement, paths: UnderlayPaths, used: Bools) -> frozenset[tuple[str, str]]:
     crossed = set()
     for link in np.unique(np.concatenate([paths[i][1::2] for i in np.flatnonzero(used).tolist()])).tolist():
-        a, b = (address(int(router)) for router in placement.underlay.ends[link - placement.first_link])
+        a, b = (router_address(int(router)) for router in placement.underlay.ends[link - placement.first_link])
         crossed.add((min(a, b), max(a, b)))
     return frozenset(crossed)

@@ -45,7 +45,7 @@ def draw(placement: Placement, overlay: Overlay, title: str, landmarks: Iterable
     over = np.bincount(components[components >= under.routers] - under.routers, minlength=under.links)
     roots = frozenset(landmarks)
     legend, height = _legend(bottom, overlay, through, int(over.max(initial=0)), bool(roots))
-    links = _counted(len(overlay.links), "overlay link")
+    links = _count_text(len(overlay.links), "overlay link")
     lines = np.vstack((_straight(under, spots, over), *_bent(placement, overlay, spots)))
     sizes = f"{under.routers} routers, {under.links} links; {placement.peers} peers, {links}"
     finding = _finding(under, overlay, through)
@@ -55,7 +55,7 @@ def draw(placement: Placement, overlay: Overlay, title: str, landmarks: Iterable
         *_underlay(under, spots),
         *_used(under, spots, over),
         *(_curves(placement, overlay, spots) if len(overlay.links) <= _CURVED else ()),
-        *_shared(under, spots, through, len(overlay.links)),
+        *_draw_shared_routers(under, spots, through, len(overlay.links)),
         *_peers(placement, spots, roots),
         *_names(placement, spots, through, svg.Extent(4, _HEAD - 8, WIDTH - 4, bottom), roots, lines),
         *legend,
@@ -84,7 +84,7 @@ def _used(under: Underlay, spots: Floats, over: Ints) -> Iterator[str]:
         if over[link]:
             width = 1.2 + 6 * math.sqrt(over[link] / most)
             a, b = under.ends[link].tolist()
-            caption = f"{under.names[a]} – {under.names[b]}: {_counted(int(over[link]), 'overlay link')}"
+            caption = f"{under.names[a]} – {under.names[b]}: {_count_text(int(over[link]), 'overlay link')}"
             yield svg.add_tooltip(
                 f'<path class="used stroke-{_colour(int(over[link]), most)}" stroke-opacity="0.75" '
                 f'stroke-linecap="round" stroke-width="{width:.1f}" d="{_segment(spots, [a, b])}"/>',
@@ -110,7 +110,7 @@ def _curve(start: list[float], end: list[float]) -> str:
     return f'<path class="overlay stroke-blue" fill="none" stroke-width="1.6" stroke-opacity="0.6" d="{curve}"/>'
 
 
-def _shared(under: Underlay, spots: Floats, through: Ints, links: int) -> Iterator[str]:
+def _draw_shared_routers(under: Underlay, spots: Floats, through: Ints, links: int) -> Iterator[str]:
     most = max(2, int(through.max(initial=0)))
     for router in np.argsort(-through, kind="stable").tolist():
         if through[router] < 2:
@@ -119,7 +119,7 @@ def _shared(under: Underlay, spots: Floats, through: Ints, links: int) -> Iterat
         css = f"shared stroke-paper fill-{_colour(int(through[router]), most)}"
         disc = svg.circle(x, y, round(_radius(int(through[router]), most), 1), css, ' stroke-width="1"')
         yield svg.add_tooltip(
-            disc, f"router {under.names[router]} is on {through[router]} of {_counted(links, 'overlay link')}"
+            disc, f"router {under.names[router]} is on {through[router]} of {_count_text(links, 'overlay link')}"
         )
 
 
@@ -247,8 +247,9 @@ def _finding(under: Underlay, overlay: Overlay, through: Ints) -> str:
     if not shared:
         return "No router is shared by links of different peers."
     return (
-        f"{_counted(shared, 'router')} {'is' if shared == 1 else 'are'} shared. If router {under.names[worst]} fails, "
-        f"{through[worst]} of {_counted(len(overlay.links), 'overlay link')} fail with it."
+        f"{_count_text(shared, 'router')} {'is' if shared == 1 else 'are'} shared. "
+        f"If router {under.names[worst]} fails, "
+        f"{through[worst]} of {_count_text(len(overlay.links), 'overlay link')} fail with it."
     )
 
 
@@ -274,5 +275,5 @@ def _disc(x: float, y: float, r: float) -> str:
     return f"M{x - r:.1f} {y:.1f}a{r:.1f} {r:.1f} 0 1 0 {2 * r:.1f} 0a{r:.1f} {r:.1f} 0 1 0 {-2 * r:.1f} 0"
 
 
-def _counted(number: int, what: str) -> str:
+def _count_text(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"

@@ -84,7 +84,7 @@ def to_graphml(underlay: Underlay) -> str:
     for router in range(underlay.routers):
         lines.append(f'    <node id="n{router}">{data("node", _node(underlay, router))}</node>')
     for link, (a, b) in enumerate(underlay.ends.tolist()):
-        lines.append(f'    <edge source="n{a}" target="n{b}">{data("edge", _edge(underlay, link))}</edge>')
+        lines.append(f'    <edge source="n{a}" target="n{b}">{data("edge", _edge_attributes(underlay, link))}</edge>')
     return "\n".join([*lines, "  </graph>", "</graphml>", ""])
 
 
@@ -97,7 +97,7 @@ def to_gml(underlay: Underlay) -> str:
         pairs = [f"{name} {shown(value)}" for name, value in _node(underlay, router).items()]
         lines.append(f"  node [ id {router} {' '.join(pairs)} ]")
     for link, (a, b) in enumerate(underlay.ends.tolist()):
-        pairs = [f"{name} {shown(value)}" for name, value in _edge(underlay, link).items()]
+        pairs = [f"{name} {shown(value)}" for name, value in _edge_attributes(underlay, link).items()]
         lines.append(f"  edge [ source {a} target {b} {' '.join(pairs)} ]")
     return "\n".join([*lines, "]", ""])
 
@@ -110,7 +110,7 @@ def _node(underlay: Underlay, router: int) -> dict[str, Any]:
     return about | _capacity_attribute(underlay.router_capacity[router])
 
 
-def _edge(underlay: Underlay, link: int) -> dict[str, Any]:
+def _edge_attributes(underlay: Underlay, link: int) -> dict[str, Any]:
     kind = LinkKind(int(underlay.link_kind[link])).name.lower()
     return {
         "kind": kind,
@@ -128,7 +128,7 @@ def _underlay(name: str, graph: MapGraph, seed: int, delay_ms: tuple[float, floa
     builder = UnderlayBuilder(name)
     nodes, names = graph.nodes, maps.node_names(graph.nodes)
     for node, label, (x, y) in zip(nodes, names, layout.map_positions(nodes), strict=True):
-        stated = maps.capacity_of(node, f"{name}, node {label}")
+        stated = maps.read_capacity(node, f"{name}, node {label}")
         builder.add_router(_kind(RouterKind, node, name, label), _domain(node, name, label), x, y, label, stated)
     links = maps.map_links(name, graph, names)
     drawn = stream(seed, "underlay", "map", "delays").integers(
@@ -137,7 +137,7 @@ def _underlay(name: str, graph: MapGraph, seed: int, delay_ms: tuple[float, floa
     apart = [_across(nodes[link.a], nodes[link.b]) for link in links]
     builder.remarks = _remarks(links, apart, maps.drawn_delays_text(delay_ms))
     for (a, b, data, capacity, where), draw, across in zip(links, drawn.tolist(), apart, strict=True):
-        delay = maps.delay_of(data, draw if across is None else across, where)
+        delay = maps.read_delay(data, draw if across is None else across, where)
         builder.add_link(a, b, _kind(LinkKind, data, name, f"{names[a]}-{names[b]}"), delay, capacity)
     return builder.build()
 

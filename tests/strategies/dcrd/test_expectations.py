@@ -166,7 +166,7 @@ def test_an_update_of_what_changed_is_an_update_of_all(
     for version, heard in enumerate([[], *rounds]):
         latest = {(sender, pair): (d, r) for sender, pair, d, r in heard}
         for (sender, pair), (d, r) in latest.items():
-            table.learn(sender, Expectations(version, (pair,), (d,), (r,)))
+            table.store(sender, Expectations(version, (pair,), (d,), (r,)))
             oracle.learn(sender, pair, d, r)
         batches = table.update()
         lists, news = oracle.update()
@@ -182,12 +182,12 @@ def test_an_update_of_what_changed_is_an_update_of_all(
 def test_a_batch_that_was_overtaken_changes_nothing() -> None:
     table = ExpectationTable()
     newer, older = (Expectations(v, ((0, 1),), (float(v),), (1.0,)) for v in (2, 1))
-    table.learn(5, newer)
-    table.learn(5, older)
+    table.store(5, newer)
+    table.store(5, older)
     assert table.last_announcement(5, (0, 1)) == (2, 2.0, 1.0)
     table.forget(5)
     assert table.last_announcement(5, (0, 1)) is None
-    table.learn(5, older)
+    table.store(5, older)
     assert table.last_announcement(5, (0, 1)) == (1, 1.0, 1.0)
 
 
@@ -342,8 +342,8 @@ def test_who_is_no_neighbour_any_more_leaves_the_lists_at_once() -> None:
     links = {n: Link(n, 10 * MS, 1.0, PeerConfig(peer=0)) for n in (1, 2)}
     table = ExpectationTable()
     table.rebuild(0, {(0, 9): None}, {0: {0: 0}}, links, m=1)
-    table.learn(1, Expectations(1, ((0, 9),), (1e6,), (1.0,)))
-    table.learn(2, Expectations(1, ((0, 9),), (2e6,), (1.0,)))
+    table.store(1, Expectations(1, ((0, 9),), (1e6,), (1.0,)))
+    table.store(2, Expectations(1, ((0, 9),), (2e6,), (1.0,)))
     table.update()
     assert table.lists == {(0, 9): (1, 2)}
     del links[1]

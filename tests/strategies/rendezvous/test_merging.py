@@ -249,9 +249,9 @@ def test_the_messages_of_a_half_count_in_its_order() -> None:
         return HalfEntries("attribute a", "0", 7, turn, 2, added, gone)
 
     stream = HalfStream(1)
-    taken = [len(list(stream.take(message))) for message in (entries(2, removed=(3,)), entries(0, 1, 2))]
+    taken = [len(list(stream.accept(message))) for message in (entries(2, removed=(3,)), entries(0, 1, 2))]
     assert (taken, stream.is_complete) == ([0, 1], False)
-    assert [message.turn for message in stream.take(entries(1, 3, 4))] == [1, 2]
+    assert [message.turn for message in stream.accept(entries(1, 3, 4))] == [1, 2]
     assert stream.is_complete
     assert sorted(id_.number for id_ in stream.entries) == [1, 2, 4]
-    assert list(stream.take(entries(1, 3))) == []
+    assert list(stream.accept(entries(1, 3))) == []

@@ -136,17 +136,17 @@ def test_the_census_forgets_those_who_went() -> None:
 def test_a_beacon_that_stands_still_is_given_up() -> None:
     whole = ComponentLeader(5, 1)
     for beat in range(SURE + 1):
-        whole.hear(2, 100 + beat)
+        whole.on_beacon(2, 100 + beat)
         whole.tick()
     assert whole.leader == 2 and whole.is_sure
     assert whole.is_apart(3) and not whole.is_apart(2) and not whole.is_apart(-1)
     for _ in range(STALE + 2):
-        whole.hear(2, 100 + SURE)
+        whole.on_beacon(2, 100 + SURE)
         whole.tick()
     assert whole.leader == 5 and not whole.is_sure
-    whole.hear(2, 100 + SURE)  # an echo
+    whole.on_beacon(2, 100 + SURE)  # an echo
     assert whole.leader == 5
-    whole.hear(2, 200)
+    whole.on_beacon(2, 200)
     assert whole.leader == 2
 
 

@@ -76,7 +76,7 @@ class Talk:
     def _run(self, limit: int) -> None:
         while self._messages:
             now, _, sender, peer, message = heappop(self._messages)
-            says = self.builders[peer].hear(sender, message)
+            says = self.builders[peer].on_message(sender, message)
             assert says is not None, f"{peer} finds no sense in {message} of {sender}"
             self._send(now, peer, says)
             assert self._count < limit, "they do not come to an end"

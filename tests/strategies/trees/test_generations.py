@@ -57,7 +57,7 @@ class FourPeers:
             if isinstance(effect, Tell):
                 assert isinstance(effect.message, SequencedMessage)
                 to = effect.peer
-                answers = self.sets[to].hear(self.now, sender, effect.message, self.views[to])
+                answers = self.sets[to].on_message(self.now, sender, effect.message, self.views[to])
                 queue.extend((to, answer) for answer in answers)
             elif isinstance(effect, Notice):
                 self.renewed += effect.what == "trees-renewed"
@@ -97,7 +97,7 @@ def test_no_two_incarnations_of_a_peer_name_their_trees_alike() -> None:
 def test_a_number_of_trees_without_a_next_is_refused() -> None:
     trees = TreeSets(MrstTrees.make_builder, 1, 0.0)
     for number in (-1, 0, LAST, 2**64 - 1):
-        answer = trees.hear(0, 1, SequencedMessage((number, 1, 1), 0, LinkWeight(0.0, 0.0)), view_of(0))
+        answer = trees.on_message(0, 1, SequencedMessage((number, 1, 1), 0, LinkWeight(0.0, 0.0)), view_of(0))
         assert answer == [Refuse(1, "invalid-generation")]
     assert trees.newest is None
 

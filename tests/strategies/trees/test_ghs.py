@@ -61,10 +61,10 @@ def test_one_link_message_by_message() -> None:
     forest = GhsBuilder(1, 1, {2: 0.25})
     key = (0, 0.25, 1, 2)
     assert forest.start() == [(2, Connect(0, 0))]
-    assert forest.hear(2, Connect(0, 0)) == [(2, Initiate(0, 1, key, True))]
-    assert forest.hear(2, Initiate(0, 1, key, True)) == [(2, Report(0, None))]
+    assert forest.on_message(2, Connect(0, 0)) == [(2, Initiate(0, 1, key, True))]
+    assert forest.on_message(2, Initiate(0, 1, key, True)) == [(2, Report(0, None))]
     assert not forest.is_complete
-    assert forest.hear(2, Report(0, None)) == []
+    assert forest.on_message(2, Report(0, None)) == []
     assert forest.is_complete
     assert forest.branches(0) == (2,)
 
@@ -73,8 +73,8 @@ def test_what_concerns_a_link_that_has_not_reached_the_tree_waits() -> None:
     forest = GhsBuilder(1, 2, {2: 0.25, 3: 0.5})
     assert forest.start() == [(2, Connect(0, 0))]
     # the other end has handed the link to 3 on, this one has not
-    assert forest.hear(3, Connect(1, 0)) == []
-    assert forest.hear(3, Probe(1, 1, (0, 0.5, 1, 3))) == []
+    assert forest.on_message(3, Connect(1, 0)) == []
+    assert forest.on_message(3, Probe(1, 1, (0, 0.5, 1, 3))) == []
 
 
 @pytest.mark.parametrize(
@@ -83,15 +83,15 @@ def test_what_concerns_a_link_that_has_not_reached_the_tree_waits() -> None:
 def test_messages_that_make_no_sense_are_told_apart(message: object) -> None:
     forest = GhsBuilder(1, 1, {2: 0.25})
     forest.start()
-    assert forest.hear(3, message) is None  # type: ignore[arg-type]
+    assert forest.on_message(3, message) is None  # type: ignore[arg-type]
     if not isinstance(message, Report | Complete):
-        assert forest.hear(2, message) is None  # type: ignore[arg-type]
+        assert forest.on_message(2, message) is None  # type: ignore[arg-type]
 
 
 def test_a_neighbour_cannot_fill_the_memory_with_messages_that_wait() -> None:
     forest = GhsBuilder(1, 2, {2: 0.25, 3: 0.5})
     forest.start()
-    assert [forest.hear(3, Connect(1, 0)) for _ in range(PATIENCE + 2)] == [[]] * PATIENCE + [None, None]
+    assert [forest.on_message(3, Connect(1, 0)) for _ in range(PATIENCE + 2)] == [[]] * PATIENCE + [None, None]
 
 
 def test_messages_grow_with_links_and_trees_as_ghs_bounds_them() -> None:

@@ -141,5 +141,5 @@ def test_a_liar_among_those_who_build_trees_makes_nobody_raise(first: int) -> No
             if (sender, to) == (1, 0) and isinstance(lie, kinds) and babble.rng.random() < 0.5:
                 said = lie
             if isinstance(said, kinds):
-                for then, answer in forests[to].hear(sender, said) or []:
+                for then, answer in forests[to].on_message(sender, said) or []:
                     queue[to, then].append(answer)

@@ -120,9 +120,9 @@ def test_messages_that_make_no_sense_are_told_apart() -> None:
         Distances(3, ()),
     ]
     forest = SptBuilder(1, 2, {2: 0.1, 3: 0.1}, 2)
-    assert forest.hear(2, Explore()) == [(3, Explore())]
-    assert forest.hear(9, Explore()) is None
-    assert [forest.hear(2, message) for message in messages] == [None] * len(messages)  # type: ignore[arg-type]
-    early = [forest.hear(3, Parents(0, ())) for _ in range(EARLY + 1)]
+    assert forest.on_message(2, Explore()) == [(3, Explore())]
+    assert forest.on_message(9, Explore()) is None
+    assert [forest.on_message(2, message) for message in messages] == [None] * len(messages)  # type: ignore[arg-type]
+    early = [forest.on_message(3, Parents(0, ())) for _ in range(EARLY + 1)]
     assert early == [[]] * EARLY + [None]
-    assert forest.hear(2, Sizes(5, ())) is None
+    assert forest.on_message(2, Sizes(5, ())) is None

@@ -105,12 +105,12 @@ def _generate_records(
     folder: Path, count: int, underlay: str, peers: int, degree: int, loss: float, anonymous: float, seed: int
 ) -> "Truth":
     from wend.topology.catalog import make
-    from wend.topology.overlays import scattered
+    from wend.topology.overlays import random_regular
     from wend.topology.placement import place
     from wend.topology.traceroute_records import Flaws, write_records
 
     placement = place(make(underlay, seed), peers, seed)
-    overlay = scattered(placement, degree, seed)
+    overlay = random_regular(placement, degree, seed)
     message_console().print(f"generating {count} records of {underlay}", style="bright_black")
     return write_records(folder, placement, overlay.ends, count, seed=seed, flaws=Flaws(loss=loss, anonymous=anonymous))
 

@@ -31,10 +31,10 @@ def read_measured_workload(tables: str, names: Sequence[str]) -> "FlowWorkload":
     """The flows that telemetry has measured."""
     from wend.pipeline.telemetry.measured_network import measured_flows
     from wend.pipeline.telemetry.recordings import read_workload
-    from wend.planning.flow_workload import workload_of
+    from wend.planning.flow_workload import make_workload
 
     folder = _find_folder(tables, "workload", "flows")
-    return workload_of(measured_flows(read_workload(None, folder)), names, tables)
+    return make_workload(measured_flows(read_workload(None, folder)), names, tables)
 
 
 def parse_k(text: str) -> int | None:

@@ -201,7 +201,7 @@ def show(
 ) -> None:
     """Draw the utilisation of links before and after a plan, and name the fullest links."""
     from wend.model.plan import read_plan
-    from wend.planning.plan_drawing import draw as picture
+    from wend.planning.plan_drawing import draw_plan as picture
 
     path = folder / "plan.svg" if out is None else out
     if out is not None:
@@ -232,14 +232,14 @@ def verify(
 ) -> None:
     """Check the files of a plan; with --topology, also check the plan against that topology."""
     from wend.model.plan import read_plan
-    from wend.planning.plan_check import check
+    from wend.planning.plan_check import check_plan
 
     plan = read_plan(folder)
     network = None
     if topology is not None:
         network = _make_network(make_overlay(topology, peers, degree, seed), link_capacity, peer_capacity)
     with announce_compilation():
-        faults = check(plan, network)
+        faults = check_plan(plan, network)
     if as_json:
         print(json.dumps({"sound": not faults, "faults": faults}))
     elif faults:
@@ -335,7 +335,7 @@ def _failure_rows(plan: "Plan") -> list[tuple[str, str, str]]:
 def _plan_metrics(plan: "Plan") -> dict[str, Any]:
     import msgspec
 
-    from wend.planning.plan_check import lost
+    from wend.planning.plan_check import find_losses
     from wend.planning.plan_drawing import Utilisation
 
     metrics = msgspec.to_builtins(plan.head)
@@ -351,12 +351,12 @@ def _plan_metrics(plan: "Plan") -> dict[str, Any]:
         ]
     if plan.head.partial:
         names = plan.peers["name"]
-        metrics["lost"] = [{"flow": f, "receiver": names[r], "share": share} for f, r, share in lost(plan)]
+        metrics["lost"] = [{"flow": f, "receiver": names[r], "share": share} for f, r, share in find_losses(plan)]
     return dict(metrics)
 
 
 def _print_plan(plan: "Plan", wall_s: float | None, where: Path | None) -> None:
-    from wend.planning.plan_check import lost
+    from wend.planning.plan_check import find_losses
     from wend.planning.plan_drawing import Utilisation
 
     head = plan.head
@@ -380,7 +380,7 @@ def _print_plan(plan: "Plan", wall_s: float | None, where: Path | None) -> None:
         ("delivery graphs", f"{head.graphs}", f"for {count_text(head.flows, 'flow')}"),
     ]
     if head.partial:
-        missing = lost(plan)
+        missing = find_losses(plan)
         rows.append(
             ("value", percent_text(head.value / head.whole_value), f"{len(missing)} receivers of a flow lose messages")
         )

@@ -104,11 +104,11 @@ def parse_push_settings(watch: str, before: str, tolerance: float, version: int 
 
 def check_sound(plan: "Plan", folder: Path) -> None:
     """Refuse a plan that is damaged. Peers could not tell."""
-    from wend.planning.plan_check import check
+    from wend.planning.plan_check import check_plan
 
     if plan.content_hash != plan.head.content:
         raise ConfigError(f"{folder} is damaged: its tables are not those that were planned")
-    if faults := check(plan):
+    if faults := check_plan(plan):
         raise ConfigError(f"{folder} is not sound: {faults[0]} (wend plan check {folder})")
 
 

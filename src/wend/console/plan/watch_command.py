@@ -106,14 +106,14 @@ class PlanMonitor:
     def look(self, measured: str, capacity: str | None, since_ns: int) -> dict[str, Any]:
         """Look once. Returns what happened, with a sentence for people."""
         from wend.planning.flow_network import FlowNetwork
-        from wend.planning.plan_changes import changes_since
+        from wend.planning.plan_changes import compare_plan
 
         network = FlowNetwork(read_measured_links(measured, capacity, since_ns))
         flows = read_measured_workload(measured, network.names)
         plan = self._plan()
         if plan is None:
             return self._plan_again(network, flows, ["there is no plan yet"], {}, None)
-        changed = changes_since(plan, network, flows)
+        changed = compare_plan(plan, network, flows)
         about = changed._asdict()
         if why := changed.reasons(self._noticeable):
             return self._plan_again(network, flows, why, about, plan)
@@ -134,7 +134,7 @@ class PlanMonitor:
         running: "Plan | None",
     ) -> dict[str, Any]:
         from wend.console.plan.push_command import run_push
-        from wend.planning.plan_changes import moves_between
+        from wend.planning.plan_changes import count_moves
         from wend.planning.planner import make_plan
 
         plan = make_plan(
@@ -143,7 +143,7 @@ class PlanMonitor:
         outcome = {"replanned": True, "pushed": False, "why": why, "changes": about, "plan": plan.id}
         because = f"planned again, because {' and '.join(why)}; fullest {100 * plan.head.highest_load:.0f} %"
         if running is not None:
-            moves = moves_between(running, plan)
+            moves = count_moves(running, plan)
             outcome["moved"] = moves._asdict()
             because += f"; {moves.flows} of {moves.common} flows move"
         if plan.head.partial:

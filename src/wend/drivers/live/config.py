@@ -29,10 +29,10 @@ from wend.protocol.ports import Neighbour, Started
 from wend.strategies.registry import (
     MEMBERSHIP,
     STRATEGIES,
+    find_membership,
     follows_plan,
     hosted_plugins,
     joins_by_contacts,
-    membership_of,
     plugin,
 )
 
@@ -258,7 +258,7 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
     @property
     def _needs_contacts(self) -> bool:
         """Whether the membership starts from contacts instead of neighbours."""
-        decides = membership_of(self.strategy, self.membership)
+        decides = find_membership(self.strategy, self.membership)
         return decides is not None and joins_by_contacts(decides)
 
     def check(self) -> None:
@@ -305,7 +305,7 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
 
     def _own_cluster(self) -> str | None:
         """The name of the peer's cluster, if it follows from its address."""
-        decides = membership_of(self.strategy, self.membership)
+        decides = find_membership(self.strategy, self.membership)
         membership = None if decides is None else plugin("membership", decides)
         if membership is None or not issubclass(membership, Membership) or membership.domain_setting is None:
             return None

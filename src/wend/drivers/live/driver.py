@@ -31,7 +31,7 @@ from wend.model.events import PeerId
 from wend.model.publication import Publication
 from wend.model.units import MINUTE, Nanos
 from wend.protocol.config import PeerConfig
-from wend.protocol.messages import ACKS, Ack, Data, Fragment, Message, as_unicast, control_name, event_of, older
+from wend.protocol.messages import ACKS, Ack, Data, Fragment, Message, as_unicast, control_name, find_event_id, older
 from wend.protocol.ports import (
     Delayed,
     Deliver,
@@ -116,10 +116,10 @@ class PeerDriver:
             raise Refused("the peer's store cannot be written, and no more events can wait for it", code="store-full")
         for effect in self.ask(publication):
             if type(effect) is Receipt:
-                return self._with_promise(effect)
+                return self._add_promise(effect)
         raise Refused("the peer could not take the event; its log says why", code="internal")
 
-    def _with_promise(self, receipt: Receipt) -> Receipt:
+    def _add_promise(self, receipt: Receipt) -> Receipt:
         """The receipt with the promise of this peer's store: only the driver knows whether it survives a crash. An
         event for local subscribers alone is stored if they are durable."""
         is_kept = False
@@ -277,7 +277,7 @@ class PeerDriver:
             self._counters.count_data(message.event.id, len(message.dests) or 1)
         elif type(message) is Fragment:
             self._counters.count_data(message.id, as_unicast(message))
-        elif (id_ := event_of(message)) is not None:
+        elif (id_ := find_event_id(message)) is not None:
             self._counters.count_data(id_, 1)
         else:
             self._counters.count_control(control_name(message))
@@ -324,4 +324,4 @@ class PeerDriver:
     def _note_receipt(self, effect: Receipt) -> None:
         self._counters.publications += 1
         if self.observers.on_published:
-            self.observers.tell(self.observers.on_published, effect, self._with_promise(effect))
+            self.observers.tell(self.observers.on_published, effect, self._add_promise(effect))

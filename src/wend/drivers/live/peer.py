@@ -286,7 +286,7 @@ class LivePeer:
     def status(self) -> StatusSnapshot:
         status = self.peer.status()
         uptime_ns = 0 if self._started_ns is None else self._clock() - self._started_ns
-        links = self._link_log.with_addresses(status.links)
+        links = self._link_log.add_addresses(status.links)
         shaper = {"lost": self.pipes.lost_count(), "corrupted": self.pipes.corrupted_count()}
         return snapshot(self.counters, status, links, shaper, address=show(self.address), uptime_ns=uptime_ns)
 

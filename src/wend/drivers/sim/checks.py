@@ -80,7 +80,7 @@ class TraceFacts:
         ]
 
     @cached_property
-    def reached(self) -> dict[EventId, dict[PeerId, Nanos]]:
+    def notified_subscribers(self) -> dict[EventId, dict[PeerId, Nanos]]:
         """By event: the notified subscribers, each with the time of its first notification."""
         reached: dict[EventId, dict[PeerId, Nanos]] = {id_: {} for id_ in self.published}
         for time, id_, subscriber, _ in self.notified:
@@ -88,7 +88,7 @@ class TraceFacts:
         return reached
 
     @cached_property
-    def evicted(self) -> set[tuple[EventId, PeerId]]:
+    def evicted_deliveries(self) -> set[tuple[EventId, PeerId]]:
         return {
             (EventId(publisher, incarnation, sequence), dest)
             for _, _, publisher, incarnation, sequence, dest, reason in self._outcome.trace.drops.rows()
@@ -106,7 +106,11 @@ class TraceFacts:
     def due_subscribers(self, id_: EventId) -> tuple[PeerId, ...]:
         """The subscribers that must be notified of an event."""
         time, event = self.published[id_]
-        return tuple(s for s in event.subscribers if (id_, s) not in self.evicted and time >= self.settled_ns.get(s, 0))
+        return tuple(
+            s
+            for s in event.subscribers
+            if (id_, s) not in self.evicted_deliveries and time >= self.settled_ns.get(s, 0)
+        )
 
 
 Finding = tuple[EventId | None, PeerId, Nanos, str]
@@ -139,7 +143,7 @@ def _liveness(facts: TraceFacts) -> Iterator[Finding]:
     for id_, (time, topic) in facts.published.items():
         for subscriber in facts.due_subscribers(id_):
             waiting.setdefault((topic.name, subscriber), time)
-            if subscriber in facts.reached[id_]:
+            if subscriber in facts.notified_subscribers[id_]:
                 notified.add((topic.name, subscriber))
     for (name, subscriber), time in waiting.items():
         if (name, subscriber) not in notified:
@@ -148,7 +152,7 @@ def _liveness(facts: TraceFacts) -> Iterator[Finding]:
 
 def _agreement(facts: TraceFacts) -> Iterator[Finding]:
     for id_ in facts.published:
-        if reached := facts.reached[id_]:
+        if reached := facts.notified_subscribers[id_]:
             first = min(reached, key=lambda peer: (reached[peer], peer))
             for subscriber in facts.due_subscribers(id_):
                 if subscriber not in reached:
@@ -157,7 +161,7 @@ def _agreement(facts: TraceFacts) -> Iterator[Finding]:
 
 def _validity(facts: TraceFacts) -> Iterator[Finding]:
     for id_, (time, _) in facts.published.items():
-        if facts.due_subscribers(id_) and not facts.reached[id_]:
+        if facts.due_subscribers(id_) and not facts.notified_subscribers[id_]:
             yield id_, id_.publisher, time, "published here, and nobody was notified"
 
 

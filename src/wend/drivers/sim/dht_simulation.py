@@ -62,7 +62,7 @@ from wend.protocol.ports import (
     Woken,
 )
 from wend.protocol.records import Record
-from wend.strategies.registry import joins_by_contacts, load_all, make_peer, membership_of
+from wend.strategies.registry import find_membership, joins_by_contacts, load_all, make_peer
 
 CHANGE: Final = 0
 ARRIVAL: Final = 1
@@ -151,7 +151,7 @@ class DhtSimulation:
         names = {"strategy": config.strategy, "interest": config.interest, "membership": config.membership}
         self._config = PeerConfig(peer=0, seed=config.seed, **names, **common)  # type: ignore[arg-type]
         self._first_config = self._config.with_(**config.first_settings)
-        membership = membership_of(config.strategy, config.membership)
+        membership = find_membership(config.strategy, config.membership)
         self._contacts: list[Neighbour] | None = None
         """The contacts of all peers, if a peer needs only the ids of its contacts."""
         if membership is not None and joins_by_contacts(membership):

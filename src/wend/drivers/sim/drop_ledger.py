@@ -51,7 +51,7 @@ class DropLedger:
         else:
             self._notices[reason] += 1
             return
-        fresh = self.uncounted(sender, id_, dests)
+        fresh = self.select_uncounted(sender, id_, dests)
         if len(fresh) < len(dests):
             self._notices[f"{reason}-again"] += len(dests) - len(fresh)
         self._counted.update((sender, id_, dest) for dest in fresh)
@@ -59,7 +59,7 @@ class DropLedger:
         for dest in fresh:
             self._trace.drops.add(now, at, *id_, dest, reason)
 
-    def uncounted(self, sender: PeerId, id_: EventId, dests: tuple[PeerId, ...]) -> tuple[PeerId, ...]:
+    def select_uncounted(self, sender: PeerId, id_: EventId, dests: tuple[PeerId, ...]) -> tuple[PeerId, ...]:
         """The destinations that no queue has dropped for this sender."""
         if not self._counted:
             return dests

@@ -259,7 +259,7 @@ class Engine:
     def _start(self, now: Nanos, peer: PeerId) -> list[Effect]:
         self._absent.discard(peer)
         self.incarnations[peer] += 1
-        target = self.peers[peer] = self._with_capacity(
+        target = self.peers[peer] = self._limit_capacity(
             peer, make_peer(self.world.peer_config(peer, self.incarnations[peer]))
         )
         start = self.world.start_input(peer)
@@ -294,7 +294,7 @@ class Engine:
         action.run(now)
         return []
 
-    def _with_capacity(self, peer: PeerId, target: Peer) -> Peer | LimitedPeer:
+    def _limit_capacity(self, peer: PeerId, target: Peer) -> Peer | LimitedPeer:
         msgs, bps = self.world.peer_capacity[peer]
         if min(msgs, bps) == inf:
             return target
@@ -358,7 +358,7 @@ class Engine:
 
     def record_drop(self, now: Nanos, peer: PeerId, drop: Drop) -> None:
         # A drop from a full retry queue is the peer's own decision. Any other may repeat the drop of a link's queue.
-        dests = drop.dests if drop.code == NO_ROOM else self._ledger.uncounted(peer, drop.id, drop.dests)
+        dests = drop.dests if drop.code == NO_ROOM else self._ledger.select_uncounted(peer, drop.id, drop.dests)
         if not dests:
             return
         self.drops[drop.code] += len(dests)

@@ -63,7 +63,7 @@ class Explanations:
     def reasons(self, id_: EventId, born: Nanos, missing: list[PeerId]) -> list[str]:
         """The reason for each subscriber that did not get the event."""
         unknown = self._unknown.get(id_, ())
-        other = UNDER_WAY if id_ in self._unfinished else self._by_event.get(id_) or self._reason_of_loss(born)
+        other = UNDER_WAY if id_ in self._unfinished else self._by_event.get(id_) or self._explain_loss(born)
         return [
             self._by_subscriber.get((id_, subscriber))
             or (UNKNOWN if subscriber in unknown or self._is_new(subscriber, born) else other)
@@ -74,7 +74,7 @@ class Explanations:
         """Whether a subscriber had just joined again when an event was published."""
         return any(peer == subscriber and until <= born < until + REJOIN_NS for peer, until in self._returns)
 
-    def _reason_of_loss(self, born: Nanos) -> str:
+    def _explain_loss(self, born: Nanos) -> str:
         """The last possible reason: a peer crashed or left after the event was published."""
         if self._last_crash >= born:
             return CRASHED

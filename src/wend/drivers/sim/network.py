@@ -19,7 +19,18 @@ from wend.model.trace import Trace
 from wend.model.units import SECOND, Nanos
 from wend.protocol.config import LinkSettings
 from wend.protocol.link.link import Link
-from wend.protocol.messages import ACKS, HELLOS, Ack, Data, Fragment, Hello, Message, as_unicast, control_name, event_of
+from wend.protocol.messages import (
+    ACKS,
+    HELLOS,
+    Ack,
+    Data,
+    Fragment,
+    Hello,
+    Message,
+    as_unicast,
+    control_name,
+    find_event_id,
+)
 from wend.protocol.peer import Peer
 from wend.protocol.ports import Received
 
@@ -177,7 +188,7 @@ class Network(Transport):
         elif type(message) is Fragment:
             self.transmissions += 1
             self.transmissions_unicast += as_unicast(message)
-        elif event_of(message) is not None:
+        elif find_event_id(message) is not None:
             self.transmissions += 1
             self.transmissions_unicast += 1
         else:
@@ -224,7 +235,7 @@ class Network(Transport):
 
     def multicast(self, now: Nanos, sender: PeerId, receivers: Sequence[PeerId], message: Message) -> int:
         """Links delay and lose a copy as they do any packet; the packet itself counts once."""
-        if event_of(message) is None:
+        if find_event_id(message) is None:
             self._control[control_name(message)] += 1
         else:
             self.transmissions += 1

@@ -59,7 +59,7 @@ class Frr:
                 self._processes.spawn(context, host, argv, daemon)
 
         give_up = time.monotonic() + CONVERGE_S
-        while any(_reached(context, host) < len(context.lab.hosts) - 1 for host in context.lab.hosts):
+        while any(_count_routes(context, host) < len(context.lab.hosts) - 1 for host in context.lab.hosts):
             self._processes.check_running()
             if time.monotonic() > give_up:
                 raise LabError(f"OSPF did not find all hosts within {CONVERGE_S:g} s")
@@ -83,7 +83,7 @@ def interfaces(host: LabNode) -> str:
     )
 
 
-def _reached(context: RunContext, host: LabNode) -> int:
+def _count_routes(context: RunContext, host: LabNode) -> int:
     """To how many other hosts there is a route. The kernel prints addresses in reverse, so 10.255 comes last."""
     with context.lab.inside(host.number):
         lines = Path("/proc/thread-self/net/route").read_text().splitlines()[1:]

@@ -21,7 +21,7 @@ from wend.model.choices import Redundancy
 from wend.model.events import PeerId
 from wend.model.settings import declared_settings
 from wend.model.units import MS, SECOND
-from wend.strategies.registry import routing_of
+from wend.strategies.registry import find_routing
 
 PORT = 7701
 CLIENTS_PORT = 7700
@@ -39,7 +39,7 @@ class Wend:
 
     def __init__(self, name: str, strategy: str, redundancy: Redundancy = "tight", *, sealed: bool = False) -> None:
         self.name = name
-        routing = routing_of(strategy)
+        routing = find_routing(strategy)
         setting = (
             f", redundancy {redundancy}"
             if routing is not None and any(one.name == "redundancy" for one in declared_settings(routing.settings))

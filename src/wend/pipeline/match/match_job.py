@@ -77,7 +77,7 @@ class MatchJob:
         self.max_bad = max_bad
         self.index: Path | None = None
         self.seconds: dict[str, float] = {}
-        with self.timed("survey"):
+        with self.measure_time("survey"):
             self.sifted = sift(read_subscriptions(spark, subscriptions), max_bad=max_bad)
             self.sifted_events = sift(read_events(spark, events), max_bad=max_bad)
             self.subscriptions, self.events = self.sifted.rows, self.sifted_events.rows
@@ -88,7 +88,7 @@ class MatchJob:
             self.sample = _sample_filters(self.subscriptions)
 
     @contextmanager
-    def timed(self, what: str) -> Iterator[None]:
+    def measure_time(self, what: str) -> Iterator[None]:
         start = time.perf_counter()
         with translate_errors():
             yield
@@ -136,7 +136,7 @@ class MatchJob:
 
     def _run_broadcast(self, draft: JobFolders, count: bool, quiet: bool) -> tuple[int, int, SiftedTable]:
         folder = draft.shared_folder()
-        with self.timed("compile"), self._show_reading(draft, quiet):
+        with self.measure_time("compile"), self._show_reading(draft, quiet):
             blocks = broadcast_plan.compile_blocks(self.subscriptions, self.subscription_count, folder, self.index)
             rows = blocks.toArrow()
             files = sorted(rows["file"].drop_null().to_pylist())
@@ -149,7 +149,7 @@ class MatchJob:
 
     def _run_partitioned(self, draft: JobFolders, count: bool, quiet: bool) -> tuple[int, int, SiftedTable]:
         planes = self.planes
-        with self.timed("route"):
+        with self.measure_time("route"):
             sent = f"{draft.scratch}/sent"
             sending = partitioned_plan.route_subscriptions(self.subscriptions, planes, draft.folder)
             with self._show_reading(draft, quiet):
@@ -197,9 +197,12 @@ class MatchJob:
     ) -> int:
         """Write the result; return the number of matches."""
         what = "events" if rows == self.event_count else "events by region"
-        with self.timed("match"), row_progress(lambda: sum_reported_rows(draft.folder), what, total=rows, quiet=quiet):
+        with (
+            self.measure_time("match"),
+            row_progress(lambda: sum_reported_rows(draft.folder), what, total=rows, quiet=quiet),
+        ):
             answer.write.parquet(f"{draft.scratch}/counts" if count else draft.result)
-        with self.timed("finish"):
+        with self.measure_time("finish"):
             if not count:
                 return int(self.spark.read.parquet(literal_path(draft.result)).count())
             counted = self.spark.read.schema(answer.schema).parquet(literal_path(f"{draft.scratch}/counts"))

@@ -39,7 +39,7 @@ class InputTable:
     lines: DataFrame | None = None
     """All lines with file, block and place, if the table is JSON lines."""
 
-    def with_reason(self, reason: Column) -> "InputTable":
+    def add_reason(self, reason: Column) -> "InputTable":
         """The table with a further reason, null for good rows."""
         judged = self.judged.withColumn("reason", F.coalesce("reason", reason))
         return replace(self, judged=judged, rows=judged.where("reason IS NULL").select(*self.rows.columns))

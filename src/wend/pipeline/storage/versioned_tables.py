@@ -142,7 +142,9 @@ class TableFolder:
             raise ConfigError(f"{self.address} has no table {name}: it has {names or 'none'}")
         return version.tables[name]
 
-    def frame(self, version: FolderVersion, name: str, buckets: Collection[int | None] | None = None) -> "DataFrame":
+    def read_frame(
+        self, version: FolderVersion, name: str, buckets: Collection[int | None] | None = None
+    ) -> "DataFrame":
         """A table of a version, or the rows of some of its buckets."""
         table = self.table(version, name)
         return self.read_files(table.columns, _files_in_buckets(table, buckets))
@@ -167,7 +169,7 @@ class TableFolder:
         A local table needs no Spark."""
         buckets = None if buckets is None else {None, *buckets}
         if not self._is_local:
-            frame = self.frame(version, name, buckets)
+            frame = self.read_frame(version, name, buckets)
             return (frame if columns is None else frame.select(*columns)).toArrow()
         table = self.table(version, name)
         names = [column for column, _ in table.columns if columns is None or column in columns]

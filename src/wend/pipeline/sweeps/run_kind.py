@@ -63,14 +63,14 @@ def check_code(parts: tuple[str, ...], code: str) -> None:
         )
 
 
-def all_columns(row: Mapping[str, Any], schema: pa.Schema) -> dict[str, Any]:
+def fill_columns(row: Mapping[str, Any], schema: pa.Schema) -> dict[str, Any]:
     """A row with all columns of the schema; missing values are null."""
     return {name: row.get(name) for name in schema.names}
 
 
 def error_row(row: Mapping[str, Any], schema: pa.Schema, error: str, traceback: str) -> dict[str, Any]:
     """The row of a run that raised: its metrics are null, and it has the error."""
-    return {**all_columns(row, schema), "error": error, "traceback": traceback[-4000:]}
+    return {**fill_columns(row, schema), "error": error, "traceback": traceback[-4000:]}
 
 
 def finite_or_null(value: Any) -> Any:

@@ -25,7 +25,7 @@ from wend.pipeline.scenario_rows import (
     summary_metrics,
 )
 from wend.pipeline.sweeps.run_kind import check_code
-from wend.strategies.registry import STRATEGIES, routing_of
+from wend.strategies.registry import STRATEGIES, find_routing
 
 Runner = Callable[[Scenario], Summary]
 
@@ -70,7 +70,7 @@ class Simulations:
 def _effort(strategy: str) -> float:
     if strategy not in STRATEGIES:
         return _ORACLE_COST
-    routing = routing_of(strategy)
+    routing = find_routing(strategy)
     return 1.0 if routing is None else routing.effort
 
 

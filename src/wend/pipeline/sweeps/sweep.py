@@ -38,7 +38,7 @@ from wend.pipeline.spark.arrow_schema import spark_schema
 from wend.pipeline.spark.task_errors import translate_error
 from wend.pipeline.spark.task_progress import run_progress
 from wend.pipeline.storage.job_folders import literal_path, spark_path
-from wend.pipeline.sweeps.run_kind import RunKind, all_columns, error_row
+from wend.pipeline.sweeps.run_kind import RunKind, error_row, fill_columns
 from wend.pipeline.sweeps.run_process import RunDied, RunFailed, RunTimeout, call_in_child
 
 R = TypeVar("R")
@@ -74,7 +74,7 @@ class RunStore:
                 f"cannot make the output folder {self.folder}: {error.strerror}", code="unwritable"
             ) from None
 
-    def finished(self) -> set[str]:
+    def list_finished(self) -> set[str]:
         """The keys of the runs that finished without an error. It only lists the folder, so it is cheap."""
         names = self._names()
         inside = (_runs_in(self.folder / name) for name in names if name.startswith(_COMPACTED))
@@ -92,12 +92,12 @@ class RunStore:
             rows = [row for table in tables for row in table]
             key = blake2b("".join(rest).encode(), digest_size=10).hexdigest()
             with write_atomically(self.folder / f"{_COMPACTED}{key}.parquet", lasting=True) as draft:
-                pq.write_table(pa.Table.from_pylist([all_columns(row, schema) for row in rows], schema=schema), draft)
+                pq.write_table(pa.Table.from_pylist([fill_columns(row, schema) for row in rows], schema=schema), draft)
             rest = []
         for name in set(single) - set(rest):
             (self.folder / name).unlink(missing_ok=True)
 
-    def quarantined(self) -> set[str]:
+    def list_quarantined(self) -> set[str]:
         """The keys of the runs that are not tried again."""
         return {name.removesuffix(_QUARANTINE) for name in self._names() if name.endswith(_QUARANTINE)}
 
@@ -146,13 +146,13 @@ def sweep(
     store = RunStore(out.absolute(), study, code)
     store.make_folder()
     store.compact(kind.result_schema)
-    finished = store.finished() | store.quarantined()
+    finished = store.list_finished() | store.list_quarantined()
     weights = {key: (cost or kind.cost)(run) for key, run in by_key.items() if key not in finished}
     queue = sorted(weights, key=lambda key: (-weights[key], key))
     if queue:
         frame = run_frame(spark, kind, [by_key[key] for key in queue])
         results = execute(frame, store.folder, kind, code, len(queue), limit_s)
-        with run_progress(store.finished, weights, total=len(by_key), quiet=quiet):
+        with run_progress(store.list_finished, weights, total=len(by_key), quiet=quiet):
             _execute_job(results, store, queue)
         store.compact(kind.result_schema)
     return _collect_results(spark, store, kind.result_schema, list(by_key), len(queue))
@@ -190,7 +190,7 @@ def _run_row(row: dict[str, Any], folder: Path, kind: RunKind[Any], code: str, l
     if place.exists():
         return dict(pq.ParquetFile(place).read().to_pylist()[0])
     try:
-        result = {**all_columns(row, schema), **_run_with_retries(partial(kind.run_metrics, row, code), limit_s)}
+        result = {**fill_columns(row, schema), **_run_with_retries(partial(kind.run_metrics, row, code), limit_s)}
     except RunFailed as error:
         result = error_row(row, schema, str(error), error.trace)
         _write_row(result, schema, failed)
@@ -243,7 +243,7 @@ def _execute_job(results: DataFrame, store: RunStore, queue: list[str]) -> None:
     try:
         results.write.format("noop").mode("overwrite").save()
     except Exception as error:
-        done = len(store.finished() & set(queue))
+        done = len(store.list_finished() & set(queue))
         opening = f"the Spark job failed after {done} of {len(queue)} runs (start again to go on from there)"
         raise translate_error(error, opening) from error
 
@@ -254,5 +254,5 @@ def _collect_results(
     keys = spark.createDataFrame(pa.table({"run": pa.array(run_keys, pa.string())}))
     results = store.read(spark, schema).join(keys, "run", "left_semi")
     failed = results.where("error IS NOT NULL").select("run", "strategy", "seed", "error", "traceback")
-    failures = [] if set(run_keys) <= store.finished() else failed.orderBy("run").toArrow().to_pylist()
+    failures = [] if set(run_keys) <= store.list_finished() else failed.orderBy("run").toArrow().to_pylist()
     return SweepResult(results, store, len(run_keys), ran, failures)

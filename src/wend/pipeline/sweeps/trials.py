@@ -61,7 +61,9 @@ class TrialKind:
                 there = ", ".join(self.fields.__struct_fields__)
                 raise ConfigError(f"a trial {self.name!r} has no field {name!r}; it has {there}")
         try:
-            return Trial(self.name, msgspec.convert(_with_ints(own, self.fields), self.fields, strict=True), seed)
+            return Trial(
+                self.name, msgspec.convert(_convert_whole_floats(own, self.fields), self.fields, strict=True), seed
+            )
         except msgspec.ValidationError as error:
             raise ConfigError(f"a trial {self.name!r} cannot have these fields: {error}") from None
 
@@ -126,7 +128,7 @@ class Trials:
 
     @cached_property
     def parts(self) -> tuple[str, ...]:
-        return tuple(sorted({part for kind in self.kinds for part in (*kind.parts, *_files_of_function(kind.run))}))
+        return tuple(sorted({part for kind in self.kinds for part in (*kind.parts, *_find_function_files(kind.run))}))
 
     def key(self, run: Trial) -> str:
         text = msgspec.json.encode([run.kind, run.fields, run.seed], order="deterministic")
@@ -156,7 +158,7 @@ class Trials:
         return {**{name: finite_or_null(float(value)) for name, value in metrics.items()}, "wall_s": wall_s}
 
 
-def _with_ints(own: Mapping[str, Any], fields: type[msgspec.Struct]) -> dict[str, Any]:
+def _convert_whole_floats(own: Mapping[str, Any], fields: type[msgspec.Struct]) -> dict[str, Any]:
     """Convert whole floats to int if the field is an int, because the values of an axis are floats."""
     hints = get_type_hints(fields)
     return {
@@ -165,7 +167,7 @@ def _with_ints(own: Mapping[str, Any], fields: type[msgspec.Struct]) -> dict[str
     }
 
 
-def _files_of_function(function: Callable[..., object]) -> list[str]:
+def _find_function_files(function: Callable[..., object]) -> list[str]:
     """The file of a function, relative to the package; nothing for a function from outside the package."""
     home = Path(wend.__file__).parent
     place = Path(sys.modules[function.__module__].__file__ or "")

@@ -48,7 +48,7 @@ class Clocks(NamedTuple):
     unaligned: list[Node]
     """Incarnations whose clock could not be compared with the reference."""
 
-    def rounded(self, unit_ns: int) -> dict[Node, int]:
+    def round_offsets(self, unit_ns: int) -> dict[Node, int]:
         """Offsets as multiples of a unit, so that slightly better estimates change nothing."""
         return {node: round(offset / unit_ns) * unit_ns for node, offset in self.offsets.items()}
 

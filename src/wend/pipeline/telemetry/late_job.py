@@ -76,7 +76,7 @@ class LateJob:
     def draw_picture(self, spark: SparkSession, folder: str) -> str:
         tables = TableFolder(spark, folder)
         version = tables.require_newest()
-        return draw_lost_time_bars(tables.frame(version, "causes"), tables.frame(version, "lateness"))
+        return draw_lost_time_bars(tables.read_frame(version, "causes"), tables.read_frame(version, "lateness"))
 
 
 def _sort_by_bucket(frame: DataFrame) -> DataFrame:

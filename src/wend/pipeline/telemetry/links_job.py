@@ -76,12 +76,12 @@ class LinksJob:
 
     def draw_picture(self, spark: SparkSession, folder: str) -> str:
         tables = TableFolder(spark, folder)
-        return draw_availability_map(tables.frame(tables.require_newest(), "links"))
+        return draw_availability_map(tables.read_frame(tables.require_newest(), "links"))
 
     def _find_outages(self, update: TableUpdate) -> DataFrame:
         """All outages of all links: they are few, and one may last for any time."""
         changes = update.partial_rows("_changes")
-        find = _make_outage_finder(update.clocks.rounded(CLOCK_UNIT_NS), update.spans)
+        find = _make_outage_finder(update.clocks.round_offsets(CLOCK_UNIT_NS), update.spans)
         return update.materialize(
             _add_link_columns(changes).groupBy("a", "b").applyInArrow(find, spark_schema(OUTAGES))
         )
@@ -90,7 +90,7 @@ class LinksJob:
         """The buckets in which an outage has changed."""
         if "outages" not in update.base.tables:
             return set()
-        before = update.tables.frame(update.base, "outages")
+        before = update.tables.read_frame(update.base, "outages")
         there = {file.bucket for file in update.base.tables["links"].files if file.bucket is not None}
         if before.columns != outages.columns:  # an older Wend has made them
             return there

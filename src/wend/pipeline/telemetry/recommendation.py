@@ -108,7 +108,7 @@ def recommend(rows: Iterable[Mapping[str, Any]], equal: float = MAX_EQUAL_DIFFER
             on_time=MeanInterval(means[variant], _half_interval(list(on_time[variant].values()))),
             delivery=_metric_interval(runs[variant], "delivery", by_window),
             packets=_metric_interval(runs[variant], "packets", by_window),
-            delay_p99_ms=_mean_of_known(row["delay_p99_ms"] for row in runs[variant]),
+            delay_p99_ms=_mean_known(row["delay_p99_ms"] for row in runs[variant]),
             behind=_mean_difference(on_time[first], on_time[variant]),
             failed=failed[variant],
             recorded=_on_time_as_recorded(runs[variant]),
@@ -143,7 +143,7 @@ def _on_time_as_recorded(rows: Sequence[Mapping[str, Any]]) -> float | None:
     return _metric_mean(as_recorded, "on_time") if as_recorded else None
 
 
-def _mean_of_known(values: Iterable[float | None]) -> float | None:
+def _mean_known(values: Iterable[float | None]) -> float | None:
     numbers = [value for value in values if value is not None]
     return fmean(numbers) if numbers else None
 

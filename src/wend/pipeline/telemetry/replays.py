@@ -31,11 +31,11 @@ from wend.pipeline.storage.versioned_tables import TableChange, TableFolder, fra
 from wend.pipeline.sweeps.sweep import LIMIT_S, SweepResult, sweep
 from wend.pipeline.sweeps.trials import Trial, TrialKind, Trials
 from wend.planning.flow_network import FlowNetwork
-from wend.planning.flow_workload import workload_of
+from wend.planning.flow_workload import make_workload
 from wend.planning.models import parse_goal
 from wend.planning.planner import make_plan
 from wend.strategies.adaptive.plugin import AdaptiveSettings
-from wend.strategies.registry import follows_plan, load, routing_of
+from wend.strategies.registry import find_routing, follows_plan, load
 
 METRICS = ("on_time", "delivery", "packets", "expected", "delay_p50_ms", "delay_p99_ms")
 _PLAN_K = 4
@@ -93,7 +93,7 @@ def _add_plan(world: World) -> None:
     ]
     # If capacities are not known, a link has room for everything, and the plan balances the load.
     network = FlowNetwork(world.overlay, link=Rate(sum(SECOND / topic.period_ns for topic in world.topics)))
-    plan = make_plan(network, workload_of(flows, network.names, "the workload"), parse_goal("balance"), _PLAN_K)
+    plan = make_plan(network, make_workload(flows, network.names, "the workload"), parse_goal("balance"), _PLAN_K)
     with TemporaryDirectory(prefix="wend-plan-") as name:
         plan.write(Path(name) / "plan")
         world.plan = read_forwarding(Path(name) / "plan")
@@ -120,7 +120,7 @@ def make_variants(strategies: Sequence[str], redundancies: Sequence[str]) -> lis
         load("routing", name)
         if not can_simulate(name):
             raise ConfigError(f"unknown strategy {name!r}: choose from {', '.join(STRATEGIES)}, or MODULE:CLASS")
-        routing = None if name == ORACLE else routing_of(name)
+        routing = None if name == ORACLE else find_routing(name)
         has = routing is not None and issubclass(routing.settings, AdaptiveSettings)
         pairs += [(name, text) for text in redundancies] if has else [(name, "")]
     if not pairs:

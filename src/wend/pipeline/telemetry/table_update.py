@@ -98,7 +98,7 @@ class TableUpdate:
         """The rows of a result, as they will be after the commit. Only files that change are counted."""
         counts, change = self.base.facts.get("results", {}), self.changes.get(name)
         if name not in counts and name in self.base.tables:
-            counts = {name: self.tables.frame(self.base, name).count()}
+            counts = {name: self.tables.read_frame(self.base, name).count()}
         if change is None:
             return int(counts.get(name, 0))
         removed = [file for file in self.base.files().values() if file.path in change.removed]

@@ -169,7 +169,7 @@ def _find_new_segments(
     keys = [name for name, _ in _KEYS]
     buckets = {None, *(file.segment.number // _NUMBERS_PER_BUCKET for file in chosen)}
     asked = pa.Table.from_pylist([{**segment_columns(file.segment), "at": at} for at, file in enumerate(chosen)])
-    segments = tables.frame(base, "_segments", buckets).select(*keys, "bytes")
+    segments = tables.read_frame(base, "_segments", buckets).select(*keys, "bytes")
     used = segments.join(F.broadcast(spark.createDataFrame(asked)), keys).select("at", "bytes").toArrow().to_pylist()
     sizes = {row["at"]: row["bytes"] for row in used}
     disputed = [
@@ -182,8 +182,8 @@ def _reduce_all(update: TableUpdate, job: TelemetryJob, new: list[SegmentFile]) 
     """Reduce the new segments to partial rows; return the records about segments and bad rows."""
     records = [_compare_clocks(update, new)]
     unit = job.offset_unit_ns
-    offsets = update.clocks.rounded(unit)
-    before = clocks.Clocks(clocks.numbers_by_node(update.base.facts.get("clocks", [])), []).rounded(unit)
+    offsets = update.clocks.round_offsets(unit)
+    before = clocks.Clocks(clocks.numbers_by_node(update.base.facts.get("clocks", [])), []).round_offsets(unit)
     moved = {node for node, offset in before.items() if offsets[node] != offset}
     update.since = clocks.numbers_by_node(update.base.facts.get("since", [])) | dict.fromkeys(moved, update.number)
     again = _used_segments(update, moved, job)
@@ -244,7 +244,7 @@ def _used_segments(update: TableUpdate, nodes: set[Node], job: TelemetryJob) -> 
     """The segments of these incarnations that earlier updates have reduced."""
     if not nodes or "_segments" not in update.base.tables:
         return []
-    frame = update.tables.frame(update.base, "_segments")
+    frame = update.tables.read_frame(update.base, "_segments")
     rows = frame.where(frame["table"].isin(list(job.tables))).toArrow().to_pylist()
     return [
         SegmentFile(Segment(row["table"], 1, row["peer"], row["incarnation"], row["number"]), row["file"], row["bytes"])
@@ -304,7 +304,7 @@ def _add_spans(update: TableUpdate, segments: pa.Table) -> None:
 
 def _observe_incarnations(update: TableUpdate) -> list[str]:
     """Find when each incarnation was observed, by the clock of the reference; return remarks on odd ones."""
-    offsets, remarks = update.clocks.rounded(CLOCK_UNIT_NS), []
+    offsets, remarks = update.clocks.round_offsets(CLOCK_UNIT_NS), []
     spans: dict[int, list[tuple[int, int, int]]] = {}
     for peer, incarnation, *ends in update.facts[_SPANS]:
         node = peer, incarnation

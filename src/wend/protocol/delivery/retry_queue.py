@@ -66,7 +66,7 @@ class RetryQueue:
         if dests == record.dests and not (any(ranks) or any(record.ranks)):  # the first copy, for all destinations
             return self._end(id_)
         gone = dict(zip(dests, ranks or (0,) * len(dests), strict=False))
-        owed = [(d, m) for d, m in _ranked(record) if d not in gone or ranks_below(gone[d], m)]
+        owed = [(d, m) for d, m in _rank_destinations(record) if d not in gone or ranks_below(gone[d], m)]
         if owed:
             self._records[id_] = PendingRecord(
                 record.event, record.born_ns, tuple(d for d, _ in owed), tuple(m for _, m in owed)
@@ -79,7 +79,7 @@ class RetryQueue:
         record = self._records.get(id_)
         if record is None:
             return None
-        owed = [(d, m) for d, m in _ranked(record) if d not in dests]
+        owed = [(d, m) for d, m in _rank_destinations(record) if d not in dests]
         if owed:
             self._records[id_] = PendingRecord(
                 record.event, record.born_ns, tuple(d for d, _ in owed), tuple(m for _, m in owed)
@@ -95,7 +95,7 @@ class RetryQueue:
     def restrict_to_owed(self, stuck: GiveUp) -> GiveUp | None:
         """Restrict a packet to destinations that this peer is still responsible for: another copy served the rest."""
         record = self._records.get(stuck.event.id)
-        left = [] if record is None else [(d, m) for d, m in _ranked(stuck) if d in record.dests]
+        left = [] if record is None else [(d, m) for d, m in _rank_destinations(stuck) if d in record.dests]
         if not left:
             return None
         return GiveUp(stuck.event, stuck.born_ns, tuple(d for d, _ in left), stuck.code, tuple(m for _, m in left))
@@ -205,14 +205,14 @@ class RetryQueue:
                 del self._lanes[lane]
 
 
-def _ranked(what: PendingRecord | GiveUp) -> Iterable[tuple[PeerId, int]]:
+def _rank_destinations(what: PendingRecord | GiveUp) -> Iterable[tuple[PeerId, int]]:
     return zip(what.dests, what.ranks or (0,) * len(what.dests), strict=False)
 
 
 def _highest(a: PendingRecord | GiveUp, b: PendingRecord | GiveUp) -> tuple[tuple[PeerId, ...], Ranks]:
     """Merge two entries of one event. A destination in both gets the higher rank."""
     ranks: dict[PeerId, int] = {}
-    for dest, rank in (*_ranked(a), *_ranked(b)):
+    for dest, rank in (*_rank_destinations(a), *_rank_destinations(b)):
         ranks[dest] = max(rank, ranks.get(dest, 0))
     dests = tuple(sorted(ranks))
     return dests, tuple(ranks[d] for d in dests)

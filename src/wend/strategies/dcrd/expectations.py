@@ -157,7 +157,7 @@ class ExpectationTable:
         self._unstable.clear()
         self.lists = {pair: hops for pair, hops in self.lists.items() if pair in self._column}
 
-    def learn(self, sender: PeerId, batch: Expectations) -> bool:
+    def store(self, sender: PeerId, batch: Expectations) -> bool:
         """Store a batch. Return whether anything is new. A batch older than a stored one changes nothing."""
         heard = self._announcements.setdefault(sender, {})
         row = self._rows.get(sender)

@@ -63,7 +63,7 @@ class Dcrd(Routing):
             case Heard(sender, batch):
                 if not is_valid(batch):
                     return [Refuse(sender, "invalid-expectations")]
-                return self._schedule_update(now) if self.table.learn(sender, batch) else []
+                return self._schedule_update(now) if self.table.store(sender, batch) else []
             case Changed():
                 self._is_stale = True
                 self.table.drop_former_neighbours(view.links)

@@ -179,7 +179,7 @@ class Shortcuts:
         for id_ in list(self._leaves) if ids is None else ids:
             if id_ in self._leaves:
                 space, code, entry = self._leaves[id_]
-                if space not in tables or not tables[space].of([id_]):
+                if space not in tables or not tables[space].find_branches([id_]):
                     del self._leaves[id_]
                     messages.append(FromLeaves(space, code, self._me, (entry,)))
         return messages

@@ -379,10 +379,10 @@ class Dmm(KeyBasedInterest):
             self.out.append(Refuse(sender, "invalid-region"))
         elif kind is DownPath:
             self._send_down(
-                now, message.space, message.event, self.born_ns_of(now, sender, message.age_ns), message.hops
+                now, message.space, message.event, self.publication_time_ns(now, sender, message.age_ns), message.hops
             )
         elif kind is SeekLeaf:
-            born = self.born_ns_of(now, sender, message.age_ns)
+            born = self.publication_time_ns(now, sender, message.age_ns)
             if self._observed is not None:
                 self._observed.add(message.event)
             if message.state == FINDING_TREE:

@@ -85,7 +85,7 @@ class SearchNode:
         leaf, children = self.leaf, self.space.children(self.code)
         if leaf is None or len(leaf) <= self.split_at or children is None:
             return False
-        boxes = [self.space.box_of_filter(leaf.filter_of(branch)) for branch in leaf.branches]
+        boxes = [self.space.box_of_filter(leaf.get_filter(branch)) for branch in leaf.branches]
         if sum(self.space.meets(child, box) for child in children for box in boxes) <= MAX_COPIES * len(boxes):
             return True
         self.split_at *= 2

@@ -201,7 +201,7 @@ class SearchTrees:
         if node.is_split:
             replies += self._refresh_children(now, node)
         if node.leaf is not None:
-            replies += [*self._remove_branches(node, node.leaf.expired(now)), *self._drop_empty(node)]
+            replies += [*self._remove_branches(node, node.leaf.find_expired(now)), *self._drop_empty(node)]
             replies += self._chains.reconsider(node)
         if node.code and node.key in self.nodes and node.parent_heard_ns + self._expiry_ns <= now:
             node.parent_heard_ns = now

@@ -23,7 +23,7 @@ from wend.strategies.esposito.messages import (
 from wend.strategies.esposito.places import Places
 from wend.strategies.esposito.recovery import MAX_EVENTS, ExpectedEvents
 from wend.strategies.ring.bounded import Seen, put
-from wend.strategies.ring.groups import groups_of
+from wend.strategies.ring.groups import find_groups
 from wend.strategies.ring.key_based import MAX_HOPS, OwnSubscriptions
 
 
@@ -75,7 +75,7 @@ class TreeEvents:
         if self._cluster.my_trees:
             put(self._events, event.id, (event, born_ns, True), MAX_EVENTS)
         for tree in self._cluster.my_trees:
-            for group in groups_of(event):
+            for group in find_groups(event):
                 yield from self._send_towards_root(now, EventToRoot(group, tree, event, 0), born_ns)
 
     def on_way_to_root(self, now: Nanos, sender: PeerId, message: EventToRoot) -> Iterable[PluginEffect]:

@@ -11,7 +11,7 @@ from wend.protocol.plugins import PluginEffect
 from wend.strategies.esposito.cluster import ClusterNodes
 from wend.strategies.esposito.messages import MemberFollows
 from wend.strategies.ring.bounded import batches
-from wend.strategies.ring.groups import group_of
+from wend.strategies.ring.groups import find_group
 from wend.strategies.ring.key_based import OwnSubscriptions
 
 
@@ -35,7 +35,7 @@ class MemberGroups:
         """Follow the groups of this peer's subscriptions."""
         self._subscriptions.take_touched()
         before = self._own
-        self._own = dict.fromkeys(group_of(parse(one.filter)) for one in self._subscriptions.own)
+        self._own = dict.fromkeys(find_group(parse(one.filter)) for one in self._subscriptions.own)
         if self._own != before:
             yield from self.announce(tuple(group for group in before if group not in self._own))
 

@@ -156,7 +156,7 @@ class Esposito(Interest):
                 return self._joining.rejoin(now, group)
 
     def _on_cluster_message(self, now: Nanos, sender: PeerId, message: TreeMessage) -> Iterable[PluginEffect]:
-        cluster = self._cluster.cluster_of(sender)
+        cluster = self._cluster.find_cluster(sender)
         if cluster is None or cluster == self._cluster.name:
             return [Refuse(sender, NOT_A_COORDINATOR)]
         if not 0 <= getattr(message, "hops", 0) <= FARTHEST_HOPS:

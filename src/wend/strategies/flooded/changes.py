@@ -45,7 +45,7 @@ class InterestRequest(msgspec.Struct, frozen=True, gc=False, tag="q"):
     origin: PeerId
 
 
-def digest_of(interest: PeerInterest) -> int:
+def interest_digest(interest: PeerInterest) -> int:
     return crc32(_encoder.encode((interest.subscriptions, interest.advertisements)))
 
 
@@ -60,7 +60,7 @@ def change_between(old: PeerInterest, new: PeerInterest) -> InterestChange:
         new.origin,
         new.version,
         old.version,
-        digest_of(new),
+        interest_digest(new),
         added,
         tuple([id_.number for id_ in before]),
         tuple([text for text in new.advertisements if text not in old.advertisements]),
@@ -77,7 +77,7 @@ def apply_change(old: PeerInterest, change: InterestChange) -> PeerInterest | No
     offers.update(dict.fromkeys(change.offered))
     in_order = tuple([subscriptions[id_] for id_ in sorted(subscriptions)])
     new = PeerInterest(old.origin, change.version, in_order, tuple(offers), old.durable)
-    return new if digest_of(new) == change.digest else None
+    return new if interest_digest(new) == change.digest else None
 
 
 def change_key(origin: PeerId, number: int) -> int:

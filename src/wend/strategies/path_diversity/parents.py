@@ -91,8 +91,7 @@ class _Search:
             for offered in candidates
         ]
         self._by_tree = [
-            sorted(_without_dominated(offered), key=lambda candidate: candidate.tie[1:])
-            for offered in candidates_by_tree
+            sorted(_drop_dominated(offered), key=lambda candidate: candidate.tie[1:]) for offered in candidates_by_tree
         ]
         self._ahead = [
             [self._least_shared(candidate, tree + 1) for candidate in offered]
@@ -142,7 +141,7 @@ class _Search:
         return self._rank is None or ((least, nearest), names) <= (self._rank, self._names[: len(names)])
 
 
-def _without_dominated(offered: list[_Candidate]) -> list[_Candidate]:
+def _drop_dominated(offered: list[_Candidate]) -> list[_Candidate]:
     """The candidates that are better than each other candidate with some choice in the other trees."""
     ordered = sorted(offered, key=lambda candidate: (candidate.added, candidate.tie))
     best: list[_Candidate] = []

@@ -25,7 +25,7 @@ from wend.protocol.plugins import (
     fork,
     subset,
 )
-from wend.strategies.planned.shares import Edge, ShareScheduler, edge_of, shares_without
+from wend.strategies.planned.shares import Edge, ShareScheduler, make_edge, shares_without
 from wend.topology import paths
 
 if TYPE_CHECKING:  # a plan is arrays in files; most peers read none
@@ -73,11 +73,11 @@ class PlannedDelivery:
 
     def working_costs(self, view: View, without: tuple[PeerId, ...] = ()) -> paths.Costs:
         """The overlay without links that are down, and without those of this peer to some others."""
-        avoided = {*self._down_links, *(edge_of(view.me, peer) for peer in without)}
+        avoided = {*self._down_links, *(make_edge(view.me, peer) for peer in without)}
         costs = view.graph.costs
         if not avoided:
             return costs
-        return {a: {b: cost for b, cost in each.items() if edge_of(a, b) not in avoided} for a, each in costs.items()}
+        return {a: {b: cost for b, cost in each.items() if make_edge(a, b) not in avoided} for a, each in costs.items()}
 
     # ---------------------------------------------------------------- plans
 
@@ -89,7 +89,7 @@ class PlannedDelivery:
     def handle_plan(self, now: Nanos, event: Planned, view: View) -> list[PluginEffect]:
         if event.plan is None:
             return self._abandon(now)
-        return self._adopt(now, event.plan, view) if event.publish else self._learn(now, event.plan)
+        return self._adopt(now, event.plan, view) if event.publish else self._store_plan(now, event.plan)
 
     def _adopt(self, now: Nanos, plan: "Forwarding", view: View) -> list[PluginEffect]:
         self._failover_schedulers.clear()
@@ -100,7 +100,7 @@ class PlannedDelivery:
         self._schedulers = {flow.receivers: ShareScheduler(flow.shares) for flow in plan.published_flows(view.me)}
         return [Notice("plan-adopted", view.me), *self._set_timer()]
 
-    def _learn(self, now: Nanos, plan: "Forwarding") -> list[PluginEffect]:
+    def _store_plan(self, now: Nanos, plan: "Forwarding") -> list[PluginEffect]:
         """Store a plan before anybody publishes by it."""
         self._plans[plan.id] = plan
         if plan is not self._plan and (self._plan is None or plan.id != self._plan.id):
@@ -154,7 +154,7 @@ class PlannedDelivery:
         self, packet: Arrived, plan: "Forwarding", graph: int | None, view: View
     ) -> list[PluginEffect]:
         """Publish an event on a delivery graph; None: the plan does not admit it."""
-        hops = {} if graph is None else self._hops_of_label(PlanLabel(plan.id, graph), plan, view)
+        hops = {} if graph is None else self._find_hops(PlanLabel(plan.id, graph), plan, view)
         served = {dest: hops[dest] for dest in packet.dests if self._can_send(hops.get(dest), view)}
         # a route for a failure leaves out receivers that the failure cuts off: the plan does not refuse those
         admits = bool(self._down_links) and graph is not None
@@ -171,7 +171,7 @@ class PlannedDelivery:
         plan = self._plans.get(label.plan)
         if label.plan in self._last_used_ns:
             self._last_used_ns[label.plan] = now
-        hops = {} if plan is None else self._hops_of_label(label, plan, view)
+        hops = {} if plan is None else self._find_hops(label, plan, view)
         served = {dest: hops[dest] for dest in packet.dests if self._can_send(hops.get(dest), view)}
         effects = self._forward(packet, served, label)
         unrouted = tuple([dest for dest in packet.dests if dest not in served])
@@ -184,7 +184,7 @@ class PlannedDelivery:
         """Whether a packet can go over the link to this next hop."""
         if hop is None or hop not in view.links:
             return False
-        return not self._down_links or edge_of(view.me, hop) not in self._down_links
+        return not self._down_links or make_edge(view.me, hop) not in self._down_links
 
     def _forward_by_shortest(self, packet: Arrived, dests: tuple[PeerId, ...], view: View) -> list[PluginEffect]:
         if self._shortest is None:
@@ -217,7 +217,7 @@ class PlannedDelivery:
             effects.append(Forward(hop, packet.event, packet.born_ns, dests, packet.path, label, ranks))
         return effects
 
-    def _hops_of_label(self, label: PlanLabel, plan: "Forwarding", view: View) -> "Hops":
+    def _find_hops(self, label: PlanLabel, plan: "Forwarding", view: View) -> "Hops":
         hops = self._hops.get(label)
         if hops is None:
             hops = plan.hops(view.me, label.graph)

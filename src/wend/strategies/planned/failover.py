@@ -67,14 +67,14 @@ class FailoverRouting(Routing):
             case Planned():
                 return self._delivery.handle_plan(now, event, view)
             case Due("links") | LinkChanged() | Heard():
-                return self._learn_outages(now, event, view)
+                return self._update_outages(now, event, view)
             case Due():
                 return self._delivery.forget_plans(now)
             case Changed():
                 self._delivery.forget_routes()
         return []
 
-    def _learn_outages(self, now: Nanos, event: Due | LinkChanged | Heard, view: View) -> list[PluginEffect]:
+    def _update_outages(self, now: Nanos, event: Due | LinkChanged | Heard, view: View) -> list[PluginEffect]:
         former = self._outages.down
         match event:
             case LinkChanged():

@@ -5,7 +5,7 @@ import msgspec
 from wend.model.events import PeerId
 from wend.model.units import MS, Nanos
 from wend.protocol.plugins import LinkChanged, LinkView, PluginEffect, Refuse, Tell, Timer, View
-from wend.strategies.planned.shares import Edge, edge_of
+from wend.strategies.planned.shares import Edge, make_edge
 
 CHECK_NS: Nanos = 200 * MS
 """How often a peer checks whether a link of its own that was down works again."""
@@ -71,7 +71,7 @@ class FailedLinks:
 
     def _update(self) -> None:
         latest = (self._own, *self._others.values())
-        self.down = frozenset(edge_of(each.origin, peer) for each in latest for peer in each.down)
+        self.down = frozenset(make_edge(each.origin, peer) for each in latest for peer in each.down)
 
 
 def _works(link: LinkView) -> bool:

@@ -13,7 +13,7 @@ Edge = tuple[PeerId, PeerId]
 Shares = tuple[tuple[int, float], ...]
 
 
-def edge_of(a: PeerId, b: PeerId) -> Edge:
+def make_edge(a: PeerId, b: PeerId) -> Edge:
     return (a, b) if a < b else (b, a)
 
 

@@ -24,7 +24,7 @@ class RegionCache:
         self.owners: dict[str, PeerId] = {}
         self._updated_ns: dict[str, Nanos] = {}
 
-    def learn(self, now: Nanos, regions: tuple[tuple[str, PeerId], ...]) -> bool:
+    def adopt(self, now: Nanos, regions: tuple[tuple[str, PeerId], ...]) -> bool:
         """Adopt regions, and forget those that overlap them. Return whether the codes changed.
 
         A message without an owner only confirms that the region exists: the known owners of its parts may be right.

@@ -123,7 +123,7 @@ class EntryTable:
         for peer in self.expires:
             self.expires[peer] = expires_ns
 
-    def digest_of(self, peer: PeerId) -> int:
+    def make_digest(self, peer: PeerId) -> int:
         return self._digests.get(peer, 0)
 
     @property

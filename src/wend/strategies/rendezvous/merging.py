@@ -39,7 +39,7 @@ class HalfStream:
         self._next = 0
         self._total = 0
 
-    def take(self, message: HalfEntries) -> Iterator[HalfEntries]:
+    def accept(self, message: HalfEntries) -> Iterator[HalfEntries]:
         """Yield the messages that are next, each before it changes the entries."""
         self._total = message.total
         if message.turn >= self._next and len(self._early) < MAX_EARLY:

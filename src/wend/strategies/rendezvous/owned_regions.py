@@ -156,12 +156,12 @@ class OwnedRegions:
             added, refusals = table.add_all(sender, message.entries, now + self._settings.expiry_ns)
             yield from refusals
             if added:
-                yield from self._changed(region, added)
+                yield from self._share_change(region, added)
             yield from self._end_absence(table, message.asker)
         if message.hops != 1 or table.is_split:  # it did not come straight here: its sender does not know the owner
             yield from self.correct(message.asker, region)
 
-    def _changed(
+    def _share_change(
         self, region: RegionId, added: tuple[Entry, ...], removed: tuple[EntryId, ...] = ()
     ) -> Iterator[Output]:
         """Share a change of the entries with the replicas, and with the whole region if this half merges."""
@@ -191,7 +191,7 @@ class OwnedRegions:
         for id_ in removed:
             table.remove(id_)
         if removed:
-            yield from self._changed((name, code), (), removed)
+            yield from self._share_change((name, code), (), removed)
 
     def _renew(self, now: Nanos, message: RenewEntries) -> Iterator[Output]:
         region, peer = message.region, message.peer
@@ -200,7 +200,7 @@ class OwnedRegions:
         if table.is_split:
             return
         yield from self._end_absence(table, peer)
-        if table.digest_of(peer) == message.digest:
+        if table.make_digest(peer) == message.digest:
             table.expires[peer] = now + self._settings.expiry_ns
         else:
             yield ToPeer(peer, RequestEntries(*region), LAST_TRIES)
@@ -332,7 +332,7 @@ class OwnedRegions:
         stream = merge.streams.get(message.code)
         if stream is None or stream.owner != sender:
             return
-        for change in stream.take(message):
+        for change in stream.accept(message):
             away = tuple([(peer, min(max(0, left_ns), FOREVER)) for peer, left_ns in change.away])
             merge.away.update(away)
             if merge.done_ns is not None:
@@ -357,7 +357,7 @@ class OwnedRegions:
         added, refusals = table.add_all(self._peer, change.added, now + self._settings.expiry_ns)
         yield from refusals
         if added:
-            yield from self._changed(region, added)
+            yield from self._share_change(region, added)
         table.away.update({peer: now + left_ns for peer, left_ns in away})
 
     def _make_whole(self, now: Nanos, region: RegionId, merge: HalvesMerge) -> Iterator[Output]:
@@ -385,7 +385,7 @@ class OwnedRegions:
                 continue  # it has gone meanwhile
             expired = table.expire(now)
             if expired:
-                yield from self._changed(region, (), expired)
+                yield from self._share_change(region, (), expired)
             name, code = region
             if code:
                 report = None if table.is_split else self._merging.report(now, self._peer, region, len(table))

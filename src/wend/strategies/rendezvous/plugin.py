@@ -146,7 +146,7 @@ class Rendezvous(KeyBasedInterest):
             self._carry_out(now, self._owned.check_loads(now))
         elif name == TRIPS:
             for sender, arrived_ns, message in self._round_trips.give_up(now):
-                self._accept(now, sender, message, self.born_ns_of(arrived_ns, sender, message.age_ns))
+                self._accept(now, sender, message, self.publication_time_ns(arrived_ns, sender, message.age_ns))
             self.out += self._round_trips.ask(now)
         elif name == RETRY:
             self._is_retrying = False
@@ -231,7 +231,7 @@ class Rendezvous(KeyBasedInterest):
             self._ring_neighbours = neighbours
             owned.expect_entries(now, ring.round_trip_ns(self.me))
         for region in [region for region in replicas.copies if self._owns(region)]:
-            owned.take_over(now, region, replicas.take(region))
+            owned.take_over(now, region, replicas.pop(region))
             for peer in replicas.peers:
                 self._carry_out(now, owned.copy_to(peer, region))
         self._hand_over_others(now)
@@ -275,7 +275,7 @@ class Rendezvous(KeyBasedInterest):
         """Handle a message of a part of this peer to the peer itself."""
         match message:
             case RegionOwners():
-                self._learn(now, message.name, message.regions)
+                self._adopt_regions(now, message.name, message.regions)
             case EventSettled(name, code, id_):
                 self._release(id_, name, code)
             case RequestEntries() | MergeHalf() | HalfEntries():
@@ -316,13 +316,13 @@ class Rendezvous(KeyBasedInterest):
             if owner == sender and not self._may_own(sender, (name, code)):
                 self.out.append(Refuse(sender, "region-not-owned"))
                 return
-        self._learn(now, name, message.regions)
+        self._adopt_regions(now, name, message.regions)
 
-    def _learn(self, now: Nanos, name: str, regions: tuple[tuple[str, PeerId], ...]) -> None:
+    def _adopt_regions(self, now: Nanos, name: str, regions: tuple[tuple[str, PeerId], ...]) -> None:
         """Remember the owners of regions, and move this peer's entries if the regions changed."""
         if name not in self.directory.caches:
             self.directory.open(name, self._placement.names())
-        if self.directory.caches[name].learn(now, regions):
+        if self.directory.caches[name].adopt(now, regions):
             self._carry_out(now, self._placement.move(name))
 
     # ---------------------------------------------------------------- events on their way to owners
@@ -347,7 +347,7 @@ class Rendezvous(KeyBasedInterest):
 
     def _on_event_message(self, now: Nanos, sender: PeerId, message: EventMessage) -> None:
         """Accept an event from another peer, or hold it until its age is certain."""
-        born_ns = self.born_ns_of(now, sender, message.age_ns)
+        born_ns = self.publication_time_ns(now, sender, message.age_ns)
         if not self.ring.has_measured(sender):
             trip = self._round_trips.trip_ns(now, sender)
             if trip is not None:

@@ -9,8 +9,8 @@ from wend.matching.order_cells import (
     CELL_BITS,
     EVERYTHING,
     Interval,
-    cells_of_value,
-    cells_of_values,
+    find_value_cells,
+    find_values_cells,
     is_region,
     overlaps_any,
     region,
@@ -65,16 +65,16 @@ def filter_region(filter_: Filter) -> tuple[str, list[Interval]]:
     if not sides:
         return ANYTHING, WHOLE
     name, narrowest = min(sides, key=lambda side: (_width(side[1]), side[0]))
-    return _ATTRIBUTE + name, cells_of_values(narrowest)
+    return _ATTRIBUTE + name, find_values_cells(narrowest)
 
 
 def _width(values: Values) -> int:
-    return sum(high - low + 1 for low, high in cells_of_values(values))
+    return sum(high - low + 1 for low, high in find_values_cells(values))
 
 
 def event_regions(event: Event) -> list[tuple[str, Interval]]:
     """The names of the regions where subscribers of an event may be, each with the cells of the event's value."""
-    names = [(_ATTRIBUTE + name, cells_of_value(value)) for name, value in event.attributes.items()]
+    names = [(_ATTRIBUTE + name, find_value_cells(value)) for name, value in event.attributes.items()]
     topic = event.attributes.get("topic")
     if isinstance(topic, str):
         names.append((_TOPIC + topic, EVERYTHING))
@@ -87,4 +87,4 @@ def event_cells(name: str, event: Event) -> Interval | None:
     if not name.startswith(_ATTRIBUTE):
         return EVERYTHING
     value = event.attributes.get(name.removeprefix(_ATTRIBUTE))
-    return None if value is None else cells_of_value(value)
+    return None if value is None else find_value_cells(value)

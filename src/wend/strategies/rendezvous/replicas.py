@@ -87,10 +87,10 @@ class RegionReplicas:
             copy.expire(now)
             age_ns = now - self._updated_ns.get(region, now)
             if not copy.entries and (not copy.is_split or age_ns > self._expiry_ns):
-                self.take(region)
+                self.pop(region)
                 self._owners.pop(region, None)
 
-    def take(self, region: RegionId) -> EntryTable:
+    def pop(self, region: RegionId) -> EntryTable:
         """Remove a copy, and return it."""
         self._updated_ns.pop(region, None)
         return self.copies.pop(region)
@@ -116,4 +116,4 @@ def hand_over(now: Nanos, region: RegionId, table: EntryTable) -> Iterator[Owner
     for batch in batches(list(table.entries.values())):
         yield PlaceEntries(*region, batch, UNKNOWN_OWNER, 1)
     for peer, left_ns in table.absences(now):
-        yield RenewEntries(*region, peer, table.digest_of(peer), 1, left_ns)
+        yield RenewEntries(*region, peer, table.make_digest(peer), 1, left_ns)

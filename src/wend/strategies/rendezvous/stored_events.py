@@ -52,7 +52,7 @@ class StoredEvents:
         while self._events and (len(self._events) >= self._room or self._bytes + more > self._room_bytes):
             oldest = next(iter(self._events))
             lost[oldest] = self._remove(oldest)
-        slot = self._slots.take()
+        slot = self._slots.allocate()
         self._put(event, born_ns, slot).until_ns = now + FIRST_WAIT_NS
         return slot, lost
 

@@ -54,7 +54,7 @@ class StoreSlots:
         self._count = 0
         self._free: list[int] = []
 
-    def take(self) -> int:
+    def allocate(self) -> int:
         if self._free:
             return self._free.pop()
         self._count += 1

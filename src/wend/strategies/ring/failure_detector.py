@@ -61,7 +61,7 @@ class DeadPeers:
         limit_ns = now - 2 * self._detection_ns
         return tuple([peer for peer, since_ns in list(self._since_ns.items())[-MAX_NAMED:] if since_ns >= limit_ns])
 
-    def outdated(self, now: Nanos) -> list[PeerId]:
+    def peers_to_ask(self, now: Nanos) -> list[PeerId]:
         """The peers to ask once more."""
         limit_ns = now - MEMORY * self._detection_ns
         return [peer for peer, since_ns in self._since_ns.items() if since_ns < limit_ns]

@@ -19,12 +19,12 @@ from wend.strategies.ring.key_based import LAST_TRIES, MAX_HOPS, KeyBasedInteres
 EVERYTHING = "everything"
 
 
-def group_of(filter_: Filter) -> str:
+def find_group(filter_: Filter) -> str:
     """The group of a filter: its topic, if it is of the form `topic = '…'`."""
     return EVERYTHING if filter_.topic is None else f"topic {filter_.topic}"
 
 
-def groups_of(event: Event) -> list[str]:
+def find_groups(event: Event) -> list[str]:
     """The groups to which an event goes."""
     topic = event.attributes.get("topic")
     return [f"topic {topic}", EVERYTHING] if isinstance(topic, str) else [EVERYTHING]
@@ -64,11 +64,11 @@ class GroupEvents:
         if not self._interest.ring.has_joined:
             self._interest.drop_too_early(event.id)
             return
-        for group in groups_of(event):
+        for group in find_groups(event):
             self._forward_to_root(now, ToRoot(group, event, 0, 0), born_ns)
 
     def on_event(self, now: Nanos, sender: PeerId, message: ToRoot | DownTree) -> None:
-        born_ns = self._interest.born_ns_of(now, sender, message.age_ns)
+        born_ns = self._interest.publication_time_ns(now, sender, message.age_ns)
         if isinstance(message, ToRoot):
             self._forward_to_root(now, message, born_ns)
         else:

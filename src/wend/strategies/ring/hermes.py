@@ -14,7 +14,7 @@ from wend.model.events import Event, PeerId
 from wend.model.units import Nanos
 from wend.protocol.plugins import PeerConfig, Refuse
 from wend.strategies.ring.bounded import batches
-from wend.strategies.ring.groups import DownTree, GroupEvents, ToRoot, group_of
+from wend.strategies.ring.groups import DownTree, GroupEvents, ToRoot, find_group
 from wend.strategies.ring.key_based import Entry, EntryId, KeyBasedInterest
 from wend.strategies.ring.reverse_paths import Outgoing, PlacePaths
 
@@ -107,11 +107,11 @@ class Hermes(KeyBasedInterest):
                 self._carry_out(self._paths.reroute(group, peer, self.next_hop_to(group, (peer,))))
 
     def on_subscribed(self, now: Nanos, entry: Entry, filter_: Filter) -> None:
-        group = group_of(filter_)
+        group = find_group(filter_)
         self._carry_out(self._paths.add(now, group, self.next_hop_to(group), self.me, (entry,)))
 
     def on_unsubscribed(self, now: Nanos, entry: Entry, filter_: Filter) -> None:
-        self._carry_out(self._paths.remove(group_of(filter_), self.me, (entry.id,)))
+        self._carry_out(self._paths.remove(find_group(filter_), self.me, (entry.id,)))
 
     def on_beacon(self, now: Nanos) -> None:
         for group in list(self._paths.tables):

@@ -39,7 +39,7 @@ from wend.protocol.plugins import (
     Undelivered,
     View,
 )
-from wend.strategies.subscriptions.table import SubscriptionTable, deadline_of
+from wend.strategies.subscriptions.table import SubscriptionTable, effective_deadline
 
 
 class OwnSubscriptions(SubscriptionTable):
@@ -60,7 +60,7 @@ class OwnSubscriptions(SubscriptionTable):
         publisher, me, graph, qos = event.id[0], self._peer, view.graph, self.own.qos
         # there are no queue groups here whose members pass events on
         numbers = self.matching(event) if event.origin is None else ()
-        return tuple([(SubscriptionId(me, n), deadline_of(qos(n), publisher, me, graph)) for n in numbers])
+        return tuple([(SubscriptionId(me, n), effective_deadline(qos(n), publisher, me, graph)) for n in numbers])
 
     def subscribe(self, wanted: LocalSubscription, me: PeerId) -> None:
         super().subscribe(wanted, me)
@@ -137,7 +137,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False, array_like=True):
     filter: str
 
 
-def entries_of(subscription: Subscription) -> list[tuple[Entry, Filter]]:
+def make_entries(subscription: Subscription) -> list[tuple[Entry, Filter]]:
     """The conjunctions of a subscription, each a filter of its own."""
     filter_ = parse(subscription.filter)
     peer, number = subscription.id
@@ -253,7 +253,7 @@ class KeyBasedInterest(Interest):
         new: list[tuple[Entry, Filter]] = []
         for number in self.subscriptions.take_touched():
             subscription = self.subscriptions.own.get(number)
-            entries = [] if subscription is None else entries_of(subscription)
+            entries = [] if subscription is None else make_entries(subscription)
             before = self.own_entries.pop(number, [])
             if entries:
                 self.own_entries[number] = entries
@@ -274,7 +274,7 @@ class KeyBasedInterest(Interest):
         else:
             self.out.append(SendTo(peer, message))
 
-    def born_ns_of(self, now: Nanos, sender: PeerId, age_ns: Nanos) -> Nanos:
+    def publication_time_ns(self, now: Nanos, sender: PeerId, age_ns: Nanos) -> Nanos:
         """When an event was published, in this peer's time."""
         return now - min(max(0, age_ns), FOREVER) - self.ring.round_trip_ns(sender) // 2
 

@@ -74,7 +74,9 @@ class Neighbours:
             self._has_changed |= peer in self.leaf_set  # it may have lost what it held
         return incarnation >= latest
 
-    def learn(self, now: Nanos, leaves: tuple[PeerId, ...], dead: tuple[PeerId, ...] = ()) -> Iterator[PluginEffect]:
+    def probe_candidates(
+        self, now: Nanos, leaves: tuple[PeerId, ...], dead: tuple[PeerId, ...] = ()
+    ) -> Iterator[PluginEffect]:
         """Probe the peers that belong in this leaf set, and those that the sender found dead."""
         for peer in leaves:
             yield from self.consider(now, peer)
@@ -95,7 +97,7 @@ class Neighbours:
         """Compare the leaf set in a heartbeat with this peer's."""
         yield from self.admit(now, sender)
         self.successor.record(now, sender, leaves)
-        yield from self.learn(now, leaves)
+        yield from self.probe_candidates(now, leaves)
         lacks = [
             peer
             for peer in (self._me, *self.leaf_set.peers)

@@ -216,7 +216,7 @@ class Pastry(Membership):
                 if neighbours.is_current(sender, incarnation):
                     self._out += neighbours.admit(now, sender)
                     self._send(sender, LeafReply(number, self._incarnation, self._leaf.peers, self._dead.recent(now)))
-                    self._out += neighbours.learn(now, leaves, dead)
+                    self._out += neighbours.probe_candidates(now, leaves, dead)
             case LeafReply():
                 self._on_leaf_reply(now, sender, message)
             case RingLeave(incarnation, leaves):
@@ -228,10 +228,10 @@ class Pastry(Membership):
                 self._is_joining = self._is_joining or not self.has_joined
                 self._out += neighbours.meet(now, sender)
                 self._out += neighbours.consider(now, sender)
-                self._out += neighbours.learn(now, leaves)
+                self._out += neighbours.probe_candidates(now, leaves)
             case RowRequest(row):
                 self._out += neighbours.meet(now, sender)
-                self._out += self._upkeep.tell_row(sender, row)
+                self._out += self._upkeep.send_row(sender, row)
             case TableRow(_, peers):
                 self._on_row(now, sender, peers)
 
@@ -305,7 +305,7 @@ class Pastry(Membership):
         if message.rows:
             shared = shared_digits(self._leaf.mine, key)
             for row in range(0 if message.hops == 0 else shared, shared + 1):
-                self._out += self._upkeep.tell_row(joiner, row)
+                self._out += self._upkeep.send_row(joiner, row)
         if hop == self.me:
             self._send(joiner, JoinReply(tuple([peer for peer in self._leaf.peers if peer != joiner])))
         elif message.hops < MAX_HOPS:
@@ -350,7 +350,7 @@ class Pastry(Membership):
             if is_claim:
                 self._dead.refuted_ns[sender] = now
             self._upkeep.measure(sender, trip_ns)
-            self._out += self._neighbours.learn(now, reply.leaves, reply.dead)
+            self._out += self._neighbours.probe_candidates(now, reply.leaves, reply.dead)
 
     def _on_row(self, now: Nanos, sender: PeerId, peers: tuple[PeerId, ...]) -> None:
         self._out += self._neighbours.meet(now, sender)
@@ -370,7 +370,7 @@ class Pastry(Membership):
             self._send(predecessor, RingHeartbeat(self._leaf.peers))
         if self._heartbeats % RECHECK == 0:
             self._successor.compare_again()
-            for peer in self._dead.outdated(now):
+            for peer in self._dead.peers_to_ask(now):
                 self._out += self._probes.ping(now, peer, is_last_chance=True)
             self._forget_strangers()
         if self.has_joined and len(self._leaf) < FULL and not self._leaf.whole:
@@ -408,7 +408,7 @@ class Pastry(Membership):
         self._probes.cancel(sender)
         self._dead.add(now, sender)
         was_member = self._drop(now, sender)
-        self._out += self._neighbours.learn(now, leaves)
+        self._out += self._neighbours.probe_candidates(now, leaves)
         if was_member:
             self._out += self._neighbours.repair_beside(now, sender)
 

@@ -184,7 +184,7 @@ class ReversePaths:
     def entry(self, branch: Branch) -> Entry:
         return self._branches[branch].entry
 
-    def filter_of(self, branch: Branch) -> Filter:
+    def get_filter(self, branch: Branch) -> Filter:
         return self._branches[branch].filter
 
     def has(self, entry: Entry, previous: PeerId) -> bool:
@@ -203,12 +203,12 @@ class ReversePaths:
     def branches_from(self, previous: PeerId) -> list[Branch]:
         return [branch for branch in self._branches if branch[1] == previous]
 
-    def of(self, ids: Iterable[EntryId]) -> list[Branch]:
+    def find_branches(self, ids: Iterable[EntryId]) -> list[Branch]:
         """The branches of these entries that are passed on."""
         branches = [(id_, previous) for id_ in ids for previous in self._previous]
         return [branch for branch in branches if self.is_passed_on(branch)]
 
-    def expired(self, now: Nanos) -> list[Branch]:
+    def find_expired(self, now: Nanos) -> list[Branch]:
         return [branch for branch, record in self._branches.items() if record.expires <= now]
 
     def is_passed_on(self, branch: Branch) -> bool:
@@ -322,7 +322,7 @@ class PlacePaths(Generic[P]):
             return []
         for id_, _ in table.branches_from(self.me):
             table.renew(id_, self.me, now + self.expiry_ns + 1)
-        return self._remove(place, table.expired(now))
+        return self._remove(place, table.find_expired(now))
 
     def _remove(self, place: P, branches: list[Branch]) -> list[Outgoing]:
         """Remove branches, and send the next hop their removal and the entries that they covered."""
@@ -357,7 +357,7 @@ class PlacePaths(Generic[P]):
     def repeat(self, place: P, ids: Iterable[EntryId] | None = None) -> list[Outgoing]:
         """Pass entries on again; all of them without `ids`."""
         table = self.tables[place]
-        return self._announce(place, table, table.onward if ids is None else table.of(ids))
+        return self._announce(place, table, table.onward if ids is None else table.find_branches(ids))
 
     def on_unknown(self, place: P, hop: PeerId, ids: Iterable[EntryId]) -> list[Outgoing]:
         """Send entries again that the next hop does not know."""

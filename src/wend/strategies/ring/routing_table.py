@@ -83,7 +83,7 @@ class RoutingTable:
         self._unconfirmed.discard(peer)
         return True
 
-    def row_of(self, peer: PeerId) -> int:
+    def row_number(self, peer: PeerId) -> int:
         return shared_digits(self._mine, node_id(peer))
 
     def row(self, number: int) -> tuple[PeerId, ...]:
@@ -148,7 +148,7 @@ class TableUpkeep:
         """Empty the cell of a peer, and ask another of the row for one that fits."""
         if not self._table.remove(peer):
             return []
-        row = self._table.row_of(peer)
+        row = self._table.row_number(peer)
         return [SendTo(other, RowRequest(row)) for other in self._table.row(row)[:1]]
 
     def remove(self, peer: PeerId) -> list[PluginEffect]:
@@ -157,7 +157,7 @@ class TableUpkeep:
         self._trips.measured.pop(peer, None)
         return self.vacate(peer)
 
-    def tell_row(self, receiver: PeerId, number: int) -> list[PluginEffect]:
+    def send_row(self, receiver: PeerId, number: int) -> list[PluginEffect]:
         row = self._table.confirmed_row(number, receiver)
         return [SendTo(receiver, TableRow(number, row))] if row else []
 

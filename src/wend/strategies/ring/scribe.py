@@ -8,7 +8,7 @@ from wend.matching.filters import Filter
 from wend.model.events import Event, PeerId
 from wend.model.units import Nanos
 from wend.protocol.plugins import PeerConfig
-from wend.strategies.ring.groups import DownTree, GroupEvents, ToRoot, group_of
+from wend.strategies.ring.groups import DownTree, GroupEvents, ToRoot, find_group
 from wend.strategies.ring.key_based import Entry, KeyBasedInterest
 
 
@@ -99,14 +99,14 @@ class Scribe(KeyBasedInterest):
             self._join(name, group, (parent,))
 
     def on_subscribed(self, now: Nanos, entry: Entry, filter_: Filter) -> None:
-        name = group_of(filter_)
+        name = find_group(filter_)
         group = self._groups.setdefault(name, _Group())
         group.local += 1
         if group.local == 1 and not group.children:
             self._join(name, group)
 
     def on_unsubscribed(self, now: Nanos, entry: Entry, filter_: Filter) -> None:
-        name = group_of(filter_)
+        name = find_group(filter_)
         self._groups[name].local -= 1
         self._leave_if_unused(name)
 

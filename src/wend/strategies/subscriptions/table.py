@@ -137,7 +137,9 @@ class SubscriptionTable:
         notify = self._notify.get(key)
         if notify is None:
             wanted = local.match(event.attributes)
-            notify = tuple([(SubscriptionId(me, n), deadline_of(local.qos(n), publisher, me, graph)) for n in wanted])
+            notify = tuple(
+                [(SubscriptionId(me, n), effective_deadline(local.qos(n), publisher, me, graph)) for n in wanted]
+            )
             _remember(self._notify, key, notify)
         passed_on = event.origin is not None
         if local.is_plain and not event.direct and not passed_on:
@@ -173,7 +175,7 @@ class SubscriptionTable:
         for key in self._index.match(event.attributes):
             if key.peer == subscriber:
                 qos = self._subscriptions[key].qos
-                deadline = deadline_of(qos, event.id.publisher, subscriber, graph) if qos.expire else None
+                deadline = effective_deadline(qos, event.id.publisher, subscriber, graph) if qos.expire else None
                 if deadline is None:
                     return None
                 latest = deadline if latest is None else max(latest, deadline)
@@ -271,7 +273,9 @@ class SubscriptionTable:
                     subscriber = one.id.peer
                     if subscriber != publisher:
                         pair = (publisher, subscriber)
-                        pairs[pair] = tighter(pairs.get(pair), deadline_of(one.qos, publisher, subscriber, graph))
+                        pairs[pair] = tighter(
+                            pairs.get(pair), effective_deadline(one.qos, publisher, subscriber, graph)
+                        )
         return pairs
 
     def deadline_ns(self, event: Event, subscriber: PeerId, graph: GraphView) -> Nanos | None:
@@ -284,7 +288,7 @@ class SubscriptionTable:
         for wanted in self._index.match(event.attributes):
             if wanted.peer == subscriber:
                 qos = self._subscriptions[wanted].qos
-                tightest = tighter(tightest, deadline_of(qos, event.id.publisher, subscriber, graph))
+                tightest = tighter(tightest, effective_deadline(qos, event.id.publisher, subscriber, graph))
         if (
             subscriber in self.interests and event.id[0] in self.interests
         ):  # a neighbour can invent peers: do not cache those
@@ -323,6 +327,10 @@ class SubscriptionTable:
         interest = PeerInterest(view.me, version, mine, self._advertisements, bool(self._durable), self.away_ns)
         self.learn(interest)
         return interest
+
+    def skip_to_revision(self, revision: int) -> None:
+        """Make the next announcement newer than this revision."""
+        self._revision = max(self._revision, revision)
 
     def postpone_announcement(self, now: Nanos) -> list[PluginEffect] | None:
         """The effects that replace an announcement of this peer's interest now; None if it is due.
@@ -399,7 +407,7 @@ def tighter(a: Nanos | None, b: Nanos | None) -> Nanos | None:
     return min(a, b)
 
 
-def deadline_of(qos: Qos, publisher: PeerId, subscriber: PeerId, graph: GraphView) -> Nanos | None:
+def effective_deadline(qos: Qos, publisher: PeerId, subscriber: PeerId, graph: GraphView) -> Nanos | None:
     """A subscription's deadline: as stated, or a multiple of the shortest delay."""
     if qos.deadline_ns is not None:
         return qos.deadline_ns

@@ -113,10 +113,10 @@ class ChainOverlay(LinkOverlay):
         homes = self._homes.sample(self.rounds.draw, self.rounds.beat)
         return msgspec.structs.replace(super().gossip(), homes=homes)
 
-    def hear_gossip(self, sender: PeerId, gossip: Gossip) -> Effects:
+    def on_gossip(self, sender: PeerId, gossip: Gossip) -> Effects:
         if self.handshake.component.is_apart(gossip.leader) and sender not in self.links:
             yield from self._bridge(sender)
-        yield from super().hear_gossip(sender, gossip)
+        yield from super().on_gossip(sender, gossip)
         if self._homes.merge(gossip.homes, self.rounds.number):
             yield from self._split_links()
 

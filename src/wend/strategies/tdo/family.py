@@ -67,7 +67,7 @@ class Family:
         self.children[peer] = (path, round_)
         return below
 
-    def hear_child(self, peer: PeerId, round_: int) -> bool:
+    def record_child_alive(self, peer: PeerId, round_: int) -> bool:
         """Note a sign of life. Return False if the peer is not a child."""
         child = self.children.get(peer)
         if child is None:

@@ -49,7 +49,7 @@ class ComponentLeader:
             self._own += 1
             self.beat = self._own
 
-    def hear(self, leader: PeerId, beat: int) -> None:
+    def on_beacon(self, leader: PeerId, beat: int) -> None:
         """Handle a neighbour's beacon."""
         if leader == self._me or beat <= self._heard.get(leader, -1):
             return
@@ -145,12 +145,12 @@ class LinkHandshake:
         """The other end has the link, under this number."""
         self.links[peer].theirs, self.links[peer].heard = theirs, self._rounds.number
 
-    def hear_keep_alive(self, sender: PeerId, message: KeepAlive) -> bool:
+    def on_keep_alive(self, sender: PeerId, message: KeepAlive) -> bool:
         """Handle a keep-alive. Return False if this end has no such link."""
         if sender not in self.links or self.is_void(sender, message.number):
             return False
         self.confirm(sender, message.number)
-        self.component.hear(message.leader, message.beat)
+        self.component.on_beacon(message.leader, message.beat)
         return True
 
     def hear_unlinked(self, sender: PeerId, message: Unlinked) -> list[PluginEffect]:

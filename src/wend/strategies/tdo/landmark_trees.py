@@ -139,7 +139,7 @@ class LandmarkTrees:
             beats[self._me] = self._rounds.beat
         return Gossip(self._census.epoch, self._census.minima, tuple(sorted(beats.items())))
 
-    def hear_gossip(self, sender: PeerId, gossip: Gossip) -> Effects:
+    def on_gossip(self, sender: PeerId, gossip: Gossip) -> Effects:
         self._census.merge(gossip.epoch, gossip.minima)
         self._others.merge(gossip.landmarks, self._rounds.number)
         yield from ()
@@ -156,11 +156,11 @@ class LandmarkTrees:
 
     # ---------------------------------------------------------------- messages
 
-    def hear(self, now: Nanos, sender: PeerId, message: MembershipMessage) -> Effects:
-        yield from self._hear(sender, message)
+    def on_message(self, now: Nanos, sender: PeerId, message: MembershipMessage) -> Effects:
+        yield from self._on_tree_message(sender, message)
         yield from self._links.update(self.families)
 
-    def _hear(self, sender: PeerId, message: MembershipMessage) -> Effects:
+    def _on_tree_message(self, sender: PeerId, message: MembershipMessage) -> Effects:
         match message:
             case JoinTree() | Renew() if not self.is_landmark:  # an earlier incarnation was one
                 yield SendTo(sender, Dissolve(self._me, self._rounds.first_beat))
@@ -171,16 +171,16 @@ class LandmarkTrees:
             case Find(root, peer, path) if is_valid(path):
                 yield from self._match(root, peer, path)
             case Adopt():
-                yield from self._hear_adopt(sender, message)
+                yield from self._on_adopt(sender, message)
             case ParentAlive(roots):
                 missing = tuple(root for root in roots if not self._is_child(root, sender))
                 yield SendTo(sender, ChildAlive(missing))
             case ChildAlive(missing):
-                yield from self._hear_child_alive(sender, missing)
+                yield from self._on_child_alive(sender, missing)
             case Dissolve():
-                yield from self._hear_dissolve(sender, message)
+                yield from self._on_dissolve(sender, message)
             case Quit(heirs):
-                yield from self._hear_quit(sender, dict(heirs))
+                yield from self._on_quit(sender, dict(heirs))
             case _:
                 yield refuse(sender, message)
 
@@ -214,9 +214,9 @@ class LandmarkTrees:
 
     def _is_child(self, root: PeerId, peer: PeerId) -> bool:
         family = self.families.get(root)
-        return family is not None and family.hear_child(peer, self._rounds.number)
+        return family is not None and family.record_child_alive(peer, self._rounds.number)
 
-    def _hear_child_alive(self, sender: PeerId, missing: tuple[PeerId, ...]) -> Effects:
+    def _on_child_alive(self, sender: PeerId, missing: tuple[PeerId, ...]) -> Effects:
         for root, family in sorted(self.families.items()):
             if family.parent == sender:
                 family.heard_round = self._rounds.number
@@ -224,7 +224,7 @@ class LandmarkTrees:
                     family.lose_parent(self._rounds.number)
                     yield SendTo(root, JoinTree())
 
-    def _hear_dissolve(self, sender: PeerId, message: Dissolve) -> Effects:
+    def _on_dissolve(self, sender: PeerId, message: Dissolve) -> Effects:
         root = message.root
         family = self.families.get(root)
         if root == self._me or (sender != root and (family is None or family.parent != sender)):
@@ -235,7 +235,7 @@ class LandmarkTrees:
             del self.families[root]
         self._others.drop(root, message.beat)
 
-    def _hear_quit(self, sender: PeerId, heirs: dict[PeerId, PeerId]) -> Effects:
+    def _on_quit(self, sender: PeerId, heirs: dict[PeerId, PeerId]) -> Effects:
         self._rounds.sampling.forget(sender)
         for root, family in sorted(self.families.items()):
             family.children.pop(sender, None)
@@ -264,7 +264,7 @@ class LandmarkTrees:
             below = family.add_child(peer, path, self._rounds.number)
             yield SendTo(peer, Adopt(root, path, family.path, below))
 
-    def _hear_adopt(self, sender: PeerId, message: Adopt) -> Effects:
+    def _on_adopt(self, sender: PeerId, message: Adopt) -> Effects:
         """Algorithm 5.5, with a rule for late messages: if the path is the same, the nearer parent stays."""
         root, path, parent_path = message.root, message.path, message.parent_path
         if root == self._me or root not in self._others:

@@ -147,25 +147,25 @@ class LinkOverlay:
         component = self.handshake.component
         return Gossip(leader=component.leader if component.is_sure else -1)
 
-    def hear_gossip(self, sender: PeerId, gossip: Gossip) -> Effects:
+    def on_gossip(self, sender: PeerId, gossip: Gossip) -> Effects:
         if self.handshake.component.is_apart(gossip.leader) and sender not in self.links:
             yield from self.join(sender)
 
     # ---------------------------------------------------------------- messages
 
-    def hear(self, now: Nanos, sender: PeerId, message: MembershipMessage) -> Effects:
+    def on_message(self, now: Nanos, sender: PeerId, message: MembershipMessage) -> Effects:
         match message:
             case KeepAlive(number):
-                if not self.handshake.hear_keep_alive(sender, message) and not self.tracer.is_pending(sender):
+                if not self.handshake.on_keep_alive(sender, message) and not self.tracer.is_pending(sender):
                     yield SendTo(sender, Unlinked(0, number))
             case Unlinked():
                 yield from self._hear_unlinked(sender, message)
             case LinkOffer(path=path) if is_valid(path):
-                yield from self._hear_offer(sender, message)
+                yield from self._on_offer(sender, message)
             case Join(peer, path) if path is None or is_valid(path):
-                yield from self._hear_join(sender, peer, path)
+                yield from self._on_join(sender, peer, path)
             case MultiJoin(peers):
-                yield from self._hear_joins(peers)
+                yield from self._on_joins(peers)
             case ProbePong():
                 self.handle_probe_answer(now, sender)
             case _:
@@ -179,10 +179,10 @@ class LinkOverlay:
                 yield from self.join(message.heir)
         self.tracer.withdraw(sender, message.mine)
 
-    def _hear_offer(self, sender: PeerId, offer: LinkOffer) -> Effects:
+    def _on_offer(self, sender: PeerId, offer: LinkOffer) -> Effects:
         if self.handshake.is_void(sender, offer.number):  # its sender has withdrawn it
             return
-        yield from self._hear_joins(offer.others)
+        yield from self._on_joins(offer.others)
         if sender in self.links:
             self.handshake.confirm(sender, offer.number)
             yield self.handshake.keep_alive(sender)
@@ -191,17 +191,17 @@ class LinkOverlay:
         else:
             yield from self.handle_offer(sender, offer.number, offer.path[::-1])
 
-    def _hear_join(self, sender: PeerId, peer: PeerId, path: Path | None) -> Effects:
+    def _on_join(self, sender: PeerId, peer: PeerId, path: Path | None) -> Effects:
         if peer in self.links:
             if sender == peer:  # it has forgotten the link
                 yield self.handshake.offer_again(peer)
         elif peer != self.me:
             yield from self.handle_join(peer, path)
 
-    def _hear_joins(self, peers: tuple[tuple[PeerId, Path], ...]) -> Effects:
+    def _on_joins(self, peers: tuple[tuple[PeerId, Path], ...]) -> Effects:
         for peer, path in peers:
             if is_valid(path):
-                yield from self._hear_join(self.me, peer, path)
+                yield from self._on_join(self.me, peer, path)
 
 
 class RandomOverlay(LinkOverlay):

@@ -59,7 +59,7 @@ class OverlayMember(Membership):
             case Begun(contacts):
                 yield self.rounds.begin(now, contacts)
             case Heard(sender, message):
-                yield from self._hear(now, sender, message)
+                yield from self._on_message(now, sender, message)
             case ContactFound(peer):
                 self.rounds.sampling.add_contact(peer)
             case PathFound(peer, path):
@@ -81,17 +81,17 @@ class OverlayMember(Membership):
         yield from self.overlay.run_round(now)
         yield timer
 
-    def _hear(self, now: Nanos, sender: PeerId, message: MembershipMessage) -> Effects:
+    def _on_message(self, now: Nanos, sender: PeerId, message: MembershipMessage) -> Effects:
         match message:
             case Shuffle(entries, gossip, answer):
                 mine = self.rounds.sampling.merge(sender, entries, answer)
                 if mine is not None:
                     yield SendTo(sender, Shuffle(mine, self.overlay.gossip(), True))
-                yield from self.overlay.hear_gossip(sender, gossip)
+                yield from self.overlay.on_gossip(sender, gossip)
             case ProbePing(number):
                 yield SendTo(sender, ProbePong(number))
             case _:
-                yield from self.overlay.hear(now, sender, message)
+                yield from self.overlay.on_message(now, sender, message)
 
 
 class TdoLandmark(OverlayMember):

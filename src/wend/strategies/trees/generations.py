@@ -221,7 +221,7 @@ class TreeSets:
 
     # ---------------------------------------------------------------- building a generation
 
-    def hear(self, now: Nanos, sender: PeerId, sequenced: SequencedMessage, view: View) -> list[PluginEffect]:
+    def on_message(self, now: Nanos, sender: PeerId, sequenced: SequencedMessage, view: View) -> list[PluginEffect]:
         if not 0 < sequenced.generation[0] < LAST:
             return [Refuse(sender, "invalid-generation")]
         effects: list[PluginEffect] = []
@@ -263,10 +263,10 @@ class TreeSets:
         builder = build.builder
         answers: Sequence[tuple[PeerId, TreeMessage]] | None
         if isinstance(builder, GhsBuilder):
-            answers = builder.hear(sender, message) if isinstance(message, GhsMessage) else None
+            answers = builder.on_message(sender, message) if isinstance(message, GhsMessage) else None
         else:
             assert isinstance(builder, SptBuilder)
-            answers = builder.hear(sender, message) if isinstance(message, SptMessage) else None
+            answers = builder.on_message(sender, message) if isinstance(message, SptMessage) else None
         if answers is None:
             return [Refuse(sender, "invalid-tree-message")]
         return [*(build.tell(peer, answer) for peer, answer in answers), *self._complete(build, view)]

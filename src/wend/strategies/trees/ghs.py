@@ -84,7 +84,7 @@ class GhsBuilder:
         self._resume()
         return self._drain()
 
-    def hear(self, sender: PeerId, message: GhsMessage) -> Outbound | None:
+    def on_message(self, sender: PeerId, message: GhsMessage) -> Outbound | None:
         """Handle a message. Return the messages to send, or None if no honest neighbour sends such a message."""
         if isinstance(message, Complete):
             if sender not in self._trees[-1].branches:

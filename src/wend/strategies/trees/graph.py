@@ -60,7 +60,7 @@ class TreeSetGraph(Graph):
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         match event:
             case Heard(sender, message):
-                built = self._sets.hear(now, sender, message, view)
+                built = self._sets.on_message(now, sender, message, view)
                 return [*built, *self._announce(), *self._check(now, view)]
             case LinkChanged(peer, restarted=restarted):
                 if restarted:

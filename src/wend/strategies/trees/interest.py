@@ -93,7 +93,7 @@ class TreeTables:
             case Changed("trees"):
                 return [*self._add_tables(view), ROUTES_CHANGED]
             case Heard(sender, SubtreeInterest() as message):
-                news = self._hear(sender, message, view)
+                news = self._on_interest(sender, message, view)
                 return [] if news is None else [*news, ROUTES_CHANGED]
             case LinkChanged(peer, up=True):
                 return self._resend(peer)
@@ -115,22 +115,22 @@ class TreeTables:
         effects: list[PluginEffect] = []
         for (of, tree, sender), told in early.items():
             if of == generation:
-                effects += self._hear(sender, told, view) or []
+                effects += self._on_interest(sender, told, view) or []
             elif order(of) > order(generation):
                 self._early[of, tree, sender] = told
         return [*effects, *self.updates()]
 
-    def _hear(self, sender: PeerId, told: SubtreeInterest, view: View) -> list[PluginEffect] | None:
+    def _on_interest(self, sender: PeerId, told: SubtreeInterest, view: View) -> list[PluginEffect] | None:
         """Store a neighbour's interest. Return the messages to send, or None if nothing changed yet."""
         tables = self._tables.get(told.generation)
         if tables is None:
-            return self._hear_early(sender, told, view)
-        news = tables[told.tree].hear(sender, told) if 0 <= told.tree < len(tables) else None
+            return self._on_early_interest(sender, told, view)
+        news = tables[told.tree].on_interest(sender, told) if 0 <= told.tree < len(tables) else None
         if news is None:
             return [Refuse(sender, "invalid-subtree-interest")]
         return self.updates() if news else None
 
-    def _hear_early(self, sender: PeerId, told: SubtreeInterest, view: View) -> list[PluginEffect] | None:
+    def _on_early_interest(self, sender: PeerId, told: SubtreeInterest, view: View) -> list[PluginEffect] | None:
         newest = tree_graph(view).newest
         if newest is None or order(told.generation) >= order(newest.generation):
             key = (told.generation, told.tree, sender)

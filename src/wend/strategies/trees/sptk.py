@@ -104,7 +104,7 @@ class SptBuilder:
             self._send_echo()
         return self._drain()
 
-    def hear(self, sender: PeerId, message: SptMessage) -> SptOutbound | None:
+    def on_message(self, sender: PeerId, message: SptMessage) -> SptOutbound | None:
         """Handle a message. Return the messages to send, or None if no honest neighbour sends such a message."""
         if sender not in self._base:
             return None

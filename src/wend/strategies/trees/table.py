@@ -66,7 +66,7 @@ def _merge_pairs(filters: list[Filter]) -> list[Filter]:
     return merged
 
 
-def _widen_long(claims: tuple[FilterDemand, ...]) -> tuple[FilterDemand, ...]:
+def _widen_if_too_long(claims: tuple[FilterDemand, ...]) -> tuple[FilterDemand, ...]:
     """Return the claims if they fit a message, else claims for all events: the receiver drops those without
     subscriber."""
     if sum(len(text) for claim in claims for text in claim.filters) <= WIDE_CHARS:
@@ -146,7 +146,7 @@ class TreeInterestTable:
 
     # ---------------------------------------------------------------- interest received and sent
 
-    def hear(self, sender: PeerId, interest: SubtreeInterest) -> bool | None:
+    def on_interest(self, sender: PeerId, interest: SubtreeInterest) -> bool | None:
         """Store a neighbour's interest. Return whether it is news, or None if it is invalid."""
         if sender not in self._edges:
             return None
@@ -180,7 +180,7 @@ class TreeInterestTable:
             if any(n not in self._heard for n in others):
                 continue
             exact, before = self._claims_behind(mine, others, how), self._told.get(peer)
-            claims = _widen_long(exact)
+            claims = _widen_if_too_long(exact)
             self.asks_for_all[peer] = claims is not exact
             if before is None or claims != before.claims:
                 here = {self.me: RouteCost(), **{p: w for n in others for p, w in self._routes[n].items()}}

@@ -22,12 +22,12 @@ from typing import NamedTuple
 import numpy as np
 
 from wend.planning.arrays import Ints
-from wend.planning.candidate_paths import paths_from
+from wend.planning.candidate_paths import find_paths
 from wend.planning.delivery_graphs import DeliveryGraphs
 from wend.planning.flow_network import CsrGraph, FlowNetwork
 from wend.planning.flow_workload import MESSAGES, FlowWorkload
 from wend.planning.models import balance
-from wend.planning.partial_plan import most_valuable
+from wend.planning.partial_plan import find_most_valuable
 from wend.planning.problem import Problem
 
 Nodes = tuple[int, ...]
@@ -85,7 +85,7 @@ class Program:
     def paths(self, publisher: int) -> list[list[Nodes]]:
         if publisher not in self._own:
             everyone = np.arange(len(self.graph.ptr) - 1, dtype=np.int32)
-            paths = paths_from(self.graph, publisher, everyone, self.k, spare_ends=True)
+            paths = find_paths(self.graph, publisher, everyone, self.k, spare_ends=True)
             self._own[publisher] = [
                 [self._nodes(publisher, paths.arcs[paths.ptr[p] : paths.ptr[p + 1]]) for p in range(first, last)]
                 + [()] * (self.k - (last - first))
@@ -190,5 +190,5 @@ def _arcs(graph: CsrGraph, program: Program, tree: Nodes) -> list[int]:
 
 def lost(network: FlowNetwork, one: Single) -> float:
     """The messages that receivers on the graphs lose, by the undelivered model (section 3.6.3)."""
-    best = most_valuable(network, one.workload, one.graphs)
+    best = find_most_valuable(network, one.workload, one.graphs)
     return max(best.whole - best.value, 0.0)

@@ -15,13 +15,13 @@ import numpy as np
 
 from wend.model.rates import Rate
 from wend.pipeline.sweeps.trials import TrialKind
-from wend.planning.arrays import Floats, Ints, owners
+from wend.planning.arrays import Floats, Ints, run_numbers
 from wend.planning.candidate_paths import CandidatePaths
-from wend.planning.delivery_graphs import delivery_graphs, up_to
+from wend.planning.delivery_graphs import limit_k, make_delivery_graphs
 from wend.planning.flow_network import CsrGraph
 from wend.planning.models import TIGHT, balance
-from wend.planning.path_ranking import BOTTLENECK_DISJOINT, ranking
-from wend.planning.problem import problem_of
+from wend.planning.path_ranking import BOTTLENECK_DISJOINT, find_ranking
+from wend.planning.problem import make_problem
 from wend.studies.campr.brite_flat import Growth
 from wend.studies.campr.receivers_floor import receivers_floor
 from wend.studies.campr.trials import MBIT, OWN_PARTS, CellTrial, network_of, workload_of
@@ -64,10 +64,10 @@ def _compare(trial: RankingTrial, seed: int) -> dict[str, float]:
         "honest", nodes=trial.nodes, messages=trial.messages, popularity=trial.popularity, growth=trial.growth
     )
     network, workload = network_of(cell, seed, Rate(MBIT, bits=True)), workload_of(cell, seed)
-    shortest = balance(problem_of(network, workload, delivery_graphs(network, workload, 1))).y
+    shortest = balance(make_problem(network, workload, make_delivery_graphs(network, workload, 1))).y
     search = _PathRecorder(trial.strategy)
-    graphs = delivery_graphs(network, workload, MAX_K, search.find)
-    needed = [balance(problem_of(network, workload, up_to(graphs, k))).y for k in range(1, MAX_K + 1)]
+    graphs = make_delivery_graphs(network, workload, MAX_K, search.find)
+    needed = [balance(make_problem(network, workload, limit_k(graphs, k))).y for k in range(1, MAX_K + 1)]
     halfway = (shortest + receivers_floor(network, workload)) / 2
     k = next((k for k, y in enumerate(needed, 1) if y <= halfway * (1 + TIGHT)), 0)
     return {
@@ -86,8 +86,8 @@ class _PathRecorder:
     """Searches paths by a ranking, and records what they are like."""
 
     def __init__(self, name: str) -> None:
-        self._search = ranking(name)
-        self._disjoint = ranking(BOTTLENECK_DISJOINT)
+        self._search = find_ranking(name)
+        self._disjoint = find_ranking(BOTTLENECK_DISJOINT)
         self.receivers = 0
         self.seconds = 0.0
         self.stretches: list[float] = []
@@ -101,7 +101,7 @@ class _PathRecorder:
         self.seconds += process_time() - began
         self.receivers += len(receivers)
         shortest = _delays(graph, self._disjoint(graph, source, receivers, 1))
-        stretches = _delays(graph, paths) / shortest[owners(paths.first)]
+        stretches = _delays(graph, paths) / shortest[run_numbers(paths.first)]
         self.stretches += stretches.tolist()
         self.first_stretches += stretches[paths.first[:-1]].tolist()
         return paths

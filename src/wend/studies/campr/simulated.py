@@ -36,12 +36,12 @@ from wend.model.summary import Summary
 from wend.model.units import SECOND
 from wend.pipeline.code_hash import PARTS
 from wend.pipeline.sweeps.trials import TrialKind
-from wend.planning.delivery_graphs import delivery_graphs, up_to
+from wend.planning.delivery_graphs import limit_k, make_delivery_graphs
 from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import MESSAGES, FlowWorkload, write_workload
 from wend.planning.models import TIGHT, balance, parse_goal
 from wend.planning.planner import make_plan
-from wend.planning.problem import problem_of
+from wend.planning.problem import make_problem
 from wend.studies.campr.brite_flat import Growth
 from wend.studies.campr.trials import OWN_PARTS, CellTrial, network_of
 from wend.studies.campr.trials import workload_of as cell_workload
@@ -129,9 +129,9 @@ def simulated_network(trial: SimulatedTrial, workload: FlowWorkload, seed: int) 
     load of the fullest on single paths."""
     cell = CellTrial("honest", nodes=trial.nodes, growth=trial.growth, per=trial.per)
     unit = network_of(cell, seed, Rate(1.0))
-    graphs = delivery_graphs(unit, workload, trial.k)
-    needed = balance(problem_of(unit, workload, graphs)).y
-    single = balance(problem_of(unit, workload, up_to(graphs, 1))).y
+    graphs = make_delivery_graphs(unit, workload, trial.k)
+    needed = balance(make_problem(unit, workload, graphs)).y
+    single = balance(make_problem(unit, workload, limit_k(graphs, 1))).y
     capacity = needed / trial.load * (1 + TIGHT)
     links = unit.overlay.links
     if trial.per == "node":

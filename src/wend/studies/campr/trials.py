@@ -29,12 +29,12 @@ from wend.model.randomness import stream
 from wend.model.rates import Rate
 from wend.pipeline.sweeps.trials import TrialKind
 from wend.planning.arrays import Floats, Ints, Longs
-from wend.planning.delivery_graphs import DeliveryGraphs, delivery_graphs, up_to
+from wend.planning.delivery_graphs import DeliveryGraphs, limit_k, make_delivery_graphs
 from wend.planning.flow_network import AGGREGATE, FlowNetwork
 from wend.planning.flow_workload import BITS, FlowWorkload, WorkloadBuilder
 from wend.planning.models import Solution, balance
 from wend.planning.partial_plan import undelivered_at_least
-from wend.planning.problem import problem_of
+from wend.planning.problem import make_problem
 from wend.studies.campr import printed
 from wend.studies.campr.brite_flat import Growth, grow
 from wend.studies.campr.receivers_floor import floor_loss, receivers_floor
@@ -174,10 +174,10 @@ def _honest(cell: CellTrial, seed: int) -> dict[str, float]:
     needed: list[float] = []
     spent = Stopwatch()
     while not needed or (len(needed) < cell.most_k and _may_help(floor, needed[-1], len(needed))):
-        graphs = spent.time_paths(delivery_graphs, network, workload, len(needed) + 1)
+        graphs = spent.time_paths(make_delivery_graphs, network, workload, len(needed) + 1)
         best = spent.time_model(_balanced, network, workload, graphs)
         needed.append(min([best.y, *needed[-1:]]))
-    single = up_to(graphs, 1)
+    single = limit_k(graphs, 1)
     floors = {capacity: floor_loss(network, workload, capacity) for capacity in CAPACITIES}
     everything = np.ones(len(workload))
     metrics |= {"needed_1": needed[0], "needed": needed[-1]}
@@ -202,7 +202,7 @@ def _honest(cell: CellTrial, seed: int) -> dict[str, float]:
 
 
 def _balanced(network: FlowNetwork, workload: FlowWorkload, graphs: DeliveryGraphs) -> Solution:
-    return balance(problem_of(network, workload, graphs))
+    return balance(make_problem(network, workload, graphs))
 
 
 def _may_help(floor: float, needed: float, k: int) -> bool:

@@ -17,7 +17,7 @@ from wend.studies.dmm.range_workload import (
     timed_publications,
     timed_subscriptions,
 )
-from wend.studies.dmm.runs import Metrics, RunSetting, StrategyName, place_peers, play, roles
+from wend.studies.dmm.runs import Metrics, RunSetting, StrategyName, choose_roles, place_peers, play
 
 
 class CrashTrial(msgspec.Struct, frozen=True):
@@ -83,7 +83,7 @@ def recovery_s(shares: Mapping[int, float]) -> float:
 
 
 def crash_setting(trial: CrashTrial, seed: int) -> RunSetting:
-    publishers, subscribers = roles(trial.peers, trial.publishers, seed)
+    publishers, subscribers = choose_roles(trial.peers, trial.publishers, seed)
     drawn = draw_subscriptions(seed, trial.subscriptions, subscribers)
     begin = trial.crash_ns + FIRST_WINDOW * WINDOW_NS
     end = trial.crash_ns + LAST_WINDOW * WINDOW_NS

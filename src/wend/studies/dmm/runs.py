@@ -55,6 +55,7 @@ PRINTED: dict[str, Any] = {"hop_acks": False}
 SPACES: dict[str, Any] = {**PRINTED, "domains": {name: [1, HIGHEST, 1] for name in NAMES}, "tree_cache": False}
 CACHED: dict[str, Any] = {"tree_cache": True}
 CachePlace = Literal["last", "publisher", "every-arrival"]
+PrimaryAttribute = Literal["narrowest", "observed"]
 CACHE_BODIES = frozenset({"TreeInfo"})
 """The messages that fill caches."""
 ROUND_TRIP_NS: Nanos = 2 * SECOND
@@ -222,7 +223,7 @@ def _direct(setting: RunSetting) -> RunOutcome:
     return RunOutcome(setting, everywhere, delay, everywhere.astype(np.int64), messages, {}, 0.0, 0.0)
 
 
-def roles(peers: int, publishers: int, seed: int) -> tuple[Ints, Ints]:
+def choose_roles(peers: int, publishers: int, seed: int) -> tuple[Ints, Ints]:
     """The publishers, and all other peers: these subscribe."""
     turns = stream(seed, "dmm", "roles").permutation(peers)
     return turns[:publishers], turns[publishers:]

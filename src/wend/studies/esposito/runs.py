@@ -117,7 +117,7 @@ def run_crashes(run: CrashRun, seed: int) -> Metrics:
         "nodes_down": float(
             np.mean([not world.peer_faults.is_up(peer, now) for peer in range(run.nodes) for now in moments])
         ),
-        "clusters": len({world.cluster_of(peer) for peer in range(run.nodes)}),
+        "clusters": len({world.cluster_name(peer) for peer in range(run.nodes)}),
     }
     if isinstance(world.faults, UnderlayFaults) and world.placement is not None:
         links = range(world.placement.first_link, world.placement.first_peer)

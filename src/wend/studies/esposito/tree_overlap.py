@@ -158,7 +158,7 @@ def _between_clusters(engine: Engine) -> Trees:
     speakers: dict[tuple[str, int], PeerId] = {}
     for peer, made in peers.items():
         membership: Any = made.view.membership
-        speakers.update({(world.cluster_of(peer), tree): peer for tree in membership.my_trees})
+        speakers.update({(world.cluster_name(peer), tree): peer for tree in membership.my_trees})
     for (cluster, tree), peer in speakers.items():
         interest: Any = peers[peer].interest
         for group, number, parent in interest.tree_edges():

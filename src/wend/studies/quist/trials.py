@@ -32,7 +32,7 @@ from wend.topology.component_reliability import (
     reliabilities,
 )
 from wend.topology.graph import Overlay
-from wend.topology.overlays import chain, choose_landmarks, choose_traced, landmark, scattered
+from wend.topology.overlays import chain, choose_landmarks, choose_traced, landmark, random_regular
 from wend.topology.placement import Pair, Placement, place
 from wend.topology.underlay import Floats, LinkKind, RouterKind
 
@@ -185,7 +185,7 @@ def make_overlay(testbed: "Testbed", strategy: OverlayKind, k: int, seed: int) -
     """The overlay, and the pairs of peers between which its construction traced paths."""
     placement = testbed.placement
     if strategy == "random":
-        return scattered(placement, k, seed), ()
+        return random_regular(placement, k, seed), ()
     if strategy == "tdo-landmark":
         chosen = choose_landmarks(placement, k, seed)
         return landmark(placement, chosen), tuple((m, p) for m in chosen for p in range(placement.peers) if p != m)

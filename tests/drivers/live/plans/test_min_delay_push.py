@@ -13,9 +13,9 @@ from wend.model.plan import Plan
 from wend.model.rates import Rate
 from wend.model.units import MS, Nanos
 from wend.planning.flow_network import FlowNetwork
-from wend.planning.flow_workload import Flow, workload_of
+from wend.planning.flow_workload import Flow, make_workload
 from wend.planning.models import parse_goal
-from wend.planning.plan_check import check
+from wend.planning.plan_check import check_plan
 from wend.planning.planner import make_plan
 from wend.protocol.messages import Data
 from wend.topology.graph import Overlay, OverlayLink
@@ -28,7 +28,7 @@ def planned(goal: str, deadline: str | None = None) -> Plan:
     delays = [OverlayLink(a, b, (1500 if (a, b) == SLOW else 2) * MS) for a, b in links]
     network = FlowNetwork(Overlay(PEERS, delays), link=Rate(1000.0))
     flows = [Flow(publisher, list(receivers), RATE, deadline=deadline) for publisher, receivers in WANTED.items()]
-    return make_plan(network, workload_of(flows, network.names), parse_goal(goal), 3)
+    return make_plan(network, make_workload(flows, network.names), parse_goal(goal), 3)
 
 
 class Arrivals(Observer):
@@ -51,7 +51,7 @@ def uses_slow_link(plan: Plan) -> bool:
 def test_a_plan_for_short_delays_leads_events_off_a_slow_link(tmp_path: Path, goal: str, deadline: str | None) -> None:
     balanced, short = planned("balance"), planned(goal, deadline)
     assert uses_slow_link(balanced) and balanced.head.delay_ms > 1000 * DEADLINE_S / 2
-    assert check(short) == [] and not uses_slow_link(short)
+    assert check_plan(short) == [] and not uses_slow_link(short)
     assert short.head.highest_load > balanced.head.highest_load, "the short routes are shared"
 
     async def scene() -> None:

@@ -14,7 +14,7 @@ from wend.model.plan import Plan, read_plan
 from wend.model.rates import Rate
 from wend.model.units import SECOND
 from wend.planning.flow_network import FlowNetwork
-from wend.planning.flow_workload import workload_of
+from wend.planning.flow_workload import make_workload
 from wend.planning.models import parse_goal
 from wend.planning.planner import make_plan
 
@@ -26,7 +26,7 @@ def plan_for(world: World, folder: Path) -> Plan:
         for topic in world.topics
     ]
     network = FlowNetwork(world.overlay, link=Rate(100.0))
-    make_plan(network, workload_of(flows, network.names, "the scenario"), parse_goal("balance"), 3).write(folder)
+    make_plan(network, make_workload(flows, network.names, "the scenario"), parse_goal("balance"), 3).write(folder)
     return read_plan(folder)
 
 

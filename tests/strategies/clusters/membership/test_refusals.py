@@ -8,7 +8,7 @@ from tests.strategies.clusters.membership.net import ClusterNet
 from wend.protocol.config import PeerConfig
 from wend.protocol.plugins import Heard
 from wend.protocol.ports import Refuse
-from wend.strategies.clusters.membership.discovery import domain_of_path
+from wend.strategies.clusters.membership.discovery import find_domain
 from wend.strategies.clusters.membership.messages import (
     LAST_TERM,
     ClusterEntry,
@@ -174,9 +174,9 @@ def test_more_trees_than_members() -> None:
 
 
 def test_the_domain_of_a_path_is_its_first_router() -> None:
-    assert domain_of_path((4, 5, None)) == "router 4"
-    assert domain_of_path(("r9",)) == "router r9"
-    assert domain_of_path((None, 5)) is domain_of_path(()) is domain_of_path(None) is None
+    assert find_domain((4, 5, None)) == "router 4"
+    assert find_domain(("r9",)) == "router r9"
+    assert find_domain((None, 5)) is find_domain(()) is find_domain(None) is None
 
 
 def test_peers_without_a_name_form_clusters_by_their_router() -> None:

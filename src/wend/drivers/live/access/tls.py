@@ -70,7 +70,7 @@ def client_tls(
         revoked = key_files.read_revoked(folder / key_files.REVOKED)
     secret = key_files.read_token_file(token) if isinstance(token, Path) else token
     if certificate is not None and key is not None:
-        return _with_certificate(Path(certificate), Path(key), root, revoked, secret or "")
+        return _add_certificate(Path(certificate), Path(key), root, revoked, secret or "")
     if certificate is not None or key is not None:
         raise ConfigError("a certificate needs its key, and a key its certificate")
     if secret is None:
@@ -79,7 +79,7 @@ def client_tls(
     return ClientTls(_context(ssl.PROTOCOL_TLS_CLIENT, roots), RootVerifier(roots, revoked), secret)
 
 
-def _with_certificate(
+def _add_certificate(
     certificate: Path, key: Path, root: str | Path | None, revoked: frozenset[int], token: str
 ) -> ClientTls:
     own, *beside = key_files.read_certificates(certificate)

@@ -46,15 +46,15 @@ class Usage:
         """Bytes of durable subscriptions, as their limits reserve them, and of retained events."""
         self._kept_bytes = 0
         self._looked_s = now_s - LOOK_S
-        self.events = _bucket(limits.events_per_s, now_s)
-        self.bytes = _bucket(limits.bytes_per_s, now_s)
+        self.events = _make_bucket(limits.events_per_s, now_s)
+        self.bytes = _make_bucket(limits.bytes_per_s, now_s)
 
     def change(self, limits: UsageLimits, now_s: float) -> None:
         """Use other limits. Earlier usage still counts."""
         if limits != self.limits:
             self.limits = limits
-            self.events = _with_rate(self.events, limits.events_per_s, now_s)
-            self.bytes = _with_rate(self.bytes, limits.bytes_per_s, now_s)
+            self.events = _change_rate(self.events, limits.events_per_s, now_s)
+            self.bytes = _change_rate(self.bytes, limits.bytes_per_s, now_s)
 
     def is_idle(self, now_s: float) -> bool:
         """Whether this can be dropped without losing information."""
@@ -126,7 +126,7 @@ class Usage:
         return limit - self._kept_bytes + self._kept.get(key, 0)
 
 
-def _bucket(rate_per_s: float | None, now_s: float) -> TokenBucket | None:
+def _make_bucket(rate_per_s: float | None, now_s: float) -> TokenBucket | None:
     return None if rate_per_s is None else TokenBucket(rate_per_s, _burst(rate_per_s), now_s)
 
 
@@ -134,9 +134,9 @@ def _burst(rate_per_s: float) -> float:
     return max(1.0, rate_per_s) if rate_per_s else 0.0
 
 
-def _with_rate(bucket: TokenBucket | None, rate_per_s: float | None, now_s: float) -> TokenBucket | None:
+def _change_rate(bucket: TokenBucket | None, rate_per_s: float | None, now_s: float) -> TokenBucket | None:
     """The bucket with another rate. It keeps its level, so alternating between two certificates gains nothing."""
     if bucket is None or rate_per_s is None:
-        return _bucket(rate_per_s, now_s)
+        return _make_bucket(rate_per_s, now_s)
     bucket.change(rate_per_s, _burst(rate_per_s), now_s)
     return bucket

@@ -113,7 +113,7 @@ class AddressLookups:
         """Search for another peer with this peer's id. Returns whether the search has ended."""
         if self._own is None:
             self._own = AddressLookup(me, now + OWN_ID_NS)
-        self._learn(now, self._own, reply)
+        self._process_reply(now, self._own, reply)
         return self._advance(now, self._own)
 
     def drop_own(self) -> None:
@@ -124,7 +124,7 @@ class AddressLookups:
         lookup.open -= 1
         if lookup is not self._own and self._lookups.get(lookup.peer) is not lookup:
             return False
-        self._learn(now, lookup, reply)
+        self._process_reply(now, lookup, reply)
         return (lookup is self._own or self._lookups.get(lookup.peer) is lookup) and self._advance(now, lookup)
 
     def due_ns(self) -> list[Nanos]:
@@ -191,7 +191,7 @@ class AddressLookups:
         self._counters.refused["no-address"] += len(lookup.waiting)
         return False
 
-    def _learn(self, now: Nanos, lookup: AddressLookup, reply: AddressReply) -> None:
+    def _process_reply(self, now: Nanos, lookup: AddressLookup, reply: AddressReply) -> None:
         """Claim the address that a reply names, and add the closer peers as candidates."""
         for neighbour in reply.nearest:
             address = (neighbour.host, neighbour.port)

@@ -325,16 +325,16 @@ class Broker:
         if delivery.position:
             attached = self.durable.subscriber(number)
             if attached is not None:
-                self._hand(*attached, delivery)
+                self._hand_to_clients(*attached, delivery)
             return
         if number in self._group_of:
-            self._hand(*self._next_member(number), delivery)
+            self._hand_to_clients(*self._next_member(number), delivery)
             return
-        for client, handle in self._subscribers_of(number):
-            self._hand(client, handle, delivery)
+        for client, handle in self._find_subscribers(number):
+            self._hand_to_clients(client, handle, delivery)
             self.retained.on_delivered(client, handle, delivery.event.id)
 
-    def _hand(self, client: BrokerClient, handle: int, delivery: Deliver) -> None:
+    def _hand_to_clients(self, client: BrokerClient, handle: int, delivery: Deliver) -> None:
         """Hand an event to a client, with the name of its signer. An answer about a retained event carries the
         signature of that event, which is verified later."""
         if delivery.event.headers and client is not self.retained:
@@ -342,7 +342,7 @@ class Broker:
             delivery = delivery if event is delivery.event else delivery.with_event(event)
         client.deliver(handle, delivery)
 
-    def _subscribers_of(self, number: int) -> tuple[Subscriber, ...]:
+    def _find_subscribers(self, number: int) -> tuple[Subscriber, ...]:
         subscribers = self._subscribers.get(number)
         if subscribers is None:
             return ()
@@ -363,7 +363,7 @@ class Broker:
         """Notify the clients of a subscription of the events that it misses."""
         number = missed.subscription.number
         attached = self.durable.subscriber(number)
-        for client, handle in (*([] if attached is None else [attached]), *self._subscribers_of(number)):
+        for client, handle in (*([] if attached is None else [attached]), *self._find_subscribers(number)):
             client.on_missed(handle, missed.counts)
 
     # ---------------------------------------------------------------- publications

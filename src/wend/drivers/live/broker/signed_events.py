@@ -66,10 +66,10 @@ class SignedEvents:
         if not headers or (SIGNATURE_HEADER not in headers and SIGNED_BY_HEADER not in headers):
             return event
         if self._last is None or self._last[0] is not event:
-            self._last = (event, self._with_signer(event, now))
+            self._last = (event, self._add_signer(event, now))
         return self._last[1]
 
-    def _with_signer(self, event: Event, now: Nanos) -> Event:
+    def _add_signer(self, event: Event, now: Nanos) -> Event:
         headers = event.headers
         shown = {name: text for name, text in headers.items() if name not in (SIGNATURE_HEADER, SIGNED_BY_HEADER)}
         if self._verifier is not None and SIGNATURE_HEADER in headers:

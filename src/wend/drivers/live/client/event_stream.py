@@ -103,7 +103,7 @@ class EventStream:
         if self._confirmations is not None:
             self._confirmations.confirm(id)
 
-    async def consumed(self) -> None:
+    async def wait_until_empty(self) -> None:
         """Wait until the buffer is empty."""
         await self._subscription.buffer.wait_until_consumed()
 

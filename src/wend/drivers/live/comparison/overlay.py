@@ -24,7 +24,7 @@ from wend.protocol.config import LinkSettings, PeerConfig
 from wend.protocol.notices import LINK_DOWN, LINK_UP, REROUTE, NoticeName
 from wend.protocol.plugins import FLOODED
 from wend.protocol.ports import Deliver, Notice, Receipt
-from wend.strategies.registry import joins_by_contacts, membership_of, strategy_named
+from wend.strategies.registry import find_membership, joins_by_contacts, strategy_named
 
 if TYPE_CHECKING:  # only peers with keys need ciphers, and only telemetry needs segments
     from wend.drivers.live.access.throwaway_keys import ThrowawayRoot
@@ -70,7 +70,7 @@ class LiveOverlay:
         """The newest publication."""
         self._dead: set[PeerId] = set()
         self._origin_ns: Callable[[], Nanos] = lambda: 0
-        membership = membership_of(strategy, world.scenario.membership)
+        membership = find_membership(strategy, world.scenario.membership)
         self._ring = membership if membership is not None and joins_by_contacts(membership) else None
         self._root = root
         self.telemetry = telemetry
@@ -144,7 +144,7 @@ class LiveOverlay:
             if peer not in self._dead:
                 for name in live.status().plugins.get(self._ring or "", {}):
                     if name.startswith(ACTIVE):
-                        trees = coordinators.setdefault(self.world.cluster_of(peer), {})
+                        trees = coordinators.setdefault(self.world.cluster_name(peer), {})
                         trees[int(name.removeprefix(ACTIVE))] = peer
         return coordinators
 

@@ -113,7 +113,7 @@ async def _connect_all(
         stack.push_async_callback(each.close)
     for failure in await asyncio.gather(*(each.__aenter__() for each in opened), return_exceptions=True):
         if isinstance(failure, BaseException):
-            raise _with_unchanged(failure)
+            raise _add_unchanged(failure)
     clients: dict[PeerId, Client] = {}
     for each in opened:
         if each.peer in clients:
@@ -169,7 +169,7 @@ class _Push:
         statuses: dict[PeerId, StatusSnapshot] = {}
         for peer, answer in (await self._statuses()).items():
             if isinstance(answer, WendError):
-                raise _with_unchanged(answer, _peer_name(self._plan, peer))
+                raise _add_unchanged(answer, _peer_name(self._plan, peer))
             statuses[peer] = answer
         return statuses
 
@@ -198,16 +198,16 @@ class _Push:
             part = await asyncio.to_thread(lambda: encode_slice(make_slice(self._plan, peer)))
             await client.prepare_plan(self._version, part)
 
-        for peer, failure in (await self._each(check)).items():
+        for peer, failure in (await self._ask_each_peer(check)).items():
             if failure is not None:
-                raise _with_unchanged(failure, _peer_name(self._plan, peer))
+                raise _add_unchanged(failure, _peer_name(self._plan, peer))
 
     async def _commit(self) -> None:
         async def commit(_: PeerId, client: Client) -> None:
             await client.commit_plan(self._plan.id, self._version)
 
         self._committed = True
-        for peer, failure in (await self._each(commit)).items():
+        for peer, failure in (await self._ask_each_peer(commit)).items():
             if failure is not None:
                 kind = TryAgain if isinstance(failure, ConnectionLost) else Refused
                 back = "the peers follow their former plans again"
@@ -219,9 +219,11 @@ class _Push:
         async def revert(_: PeerId, client: Client) -> None:
             await client.revert_plan(self._plan.id, self._version)
 
-        return tuple(peer for peer, failure in (await self._each(revert)).items() if failure is not None)
+        return tuple(peer for peer, failure in (await self._ask_each_peer(revert)).items() if failure is not None)
 
-    async def _each(self, do: Callable[[PeerId, Client], Awaitable[Answer]]) -> dict[PeerId, Answer | WendError]:
+    async def _ask_each_peer(
+        self, do: Callable[[PeerId, Client], Awaitable[Answer]]
+    ) -> dict[PeerId, Answer | WendError]:
         """Do something at every peer. Returns its answer or failure; other errors are mistakes, and are raised."""
         answers = await asyncio.gather(
             *(do(peer, client) for peer, client in self._clients.items()), return_exceptions=True
@@ -263,7 +265,7 @@ class _Push:
         async def status(_: PeerId, client: Client) -> StatusSnapshot:
             return await client.status()
 
-        return await self._each(status)
+        return await self._ask_each_peer(status)
 
 
 def count_between(begin: Mapping[PeerId, object], end: Mapping[PeerId, object]) -> OnTimeCount:
@@ -305,7 +307,7 @@ def _peer_name(plan: "Plan", peer: PeerId) -> str:
     return f"peer {peer}" if name == str(peer) else f"peer {peer} ({name})"
 
 
-def _with_unchanged(failure: BaseException, who: str = "") -> BaseException:
+def _add_unchanged(failure: BaseException, who: str = "") -> BaseException:
     if isinstance(failure, ClientError):
         kind = TryAgain if isinstance(failure, ConnectionLost) else Refused
         return kind(f"nothing was changed: {who}{': ' if who else ''}{failure}")

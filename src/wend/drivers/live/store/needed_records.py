@@ -148,7 +148,7 @@ class NeededBacklogs:
 
     def records(self) -> list[Record]:
         missed = [MissedRecord(number, dict(counts)) for number, counts in self._missed.items() if counts]
-        queued = (self._without_confirmed(one) for one in self._queued.values())
+        queued = (self._drop_confirmed(one) for one in self._queued.values())
         return [*self._subscriptions.values(), *missed, *self._skipped.values(), *self._gaps.values(), *queued]
 
     def shift_times(self, by_ns: Nanos, now: Nanos) -> None:
@@ -156,7 +156,7 @@ class NeededBacklogs:
             self._forget(entry)  # the record of the subscription was damaged
         _shift(self._queued, by_ns, now)
 
-    def _without_confirmed(self, record: QueuedRecord) -> QueuedRecord:
+    def _drop_confirmed(self, record: QueuedRecord) -> QueuedRecord:
         """The record without the entries that are confirmed."""
         left = tuple(entry for entry in record.entries if entry in self._owed)
         return record if len(left) == len(record.entries) else QueuedRecord(record.event, record.born_ns, left)
@@ -171,10 +171,10 @@ def _add_bounded(records: dict[K, R], key: K, record: R, most: int = MAX_SKIPPED
 
 def _shift(records: dict[K, R], by_ns: Nanos, now: Nanos) -> None:
     for key, record in records.items():
-        records[key] = with_shifted_times(record, by_ns, now)
+        records[key] = shift_times(record, by_ns, now)
 
 
-def with_shifted_times(record: R, by_ns: Nanos, latest: Nanos = FOREVER) -> R:
+def shift_times(record: R, by_ns: Nanos, latest: Nanos = FOREVER) -> R:
     """The record with its times moved, to `latest` at most; the same record if it has none."""
     if isinstance(record, PendingRecord | QueuedRecord | RetainedRecord | KeyRecord):
         born_ns = min(record.born_ns + by_ns, latest)

@@ -35,7 +35,7 @@ from wend.drivers.live.store.format import (
     encode_record,
     new_framing,
 )
-from wend.drivers.live.store.needed_records import NeededRecords, with_shifted_times
+from wend.drivers.live.store.needed_records import NeededRecords, shift_times
 from wend.model.errors import ConfigError
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.records import DurableRecord, Record
@@ -98,7 +98,7 @@ class Store:
         if abs(ahead - clock.ahead_ns) > CLOCK_JUMP_NS:
             clock = ClockRecord(ahead, clock.boot)
             frame = self._framing.frame(encode_record(clock))
-        body = encode_record(with_shifted_times(record, clock.ahead_ns))
+        body = encode_record(shift_times(record, clock.ahead_ns))
         frame += self._frame(record, body)
         try:
             write_whole(self._file, frame)
@@ -161,7 +161,7 @@ class Store:
             elif isinstance(record, ClockRecord):
                 clock = record
             else:
-                self._needed.add(with_shifted_times(record, -clock.ahead_ns), body)
+                self._needed.add(shift_times(record, -clock.ahead_ns), body)
         self.damaged = tuple(reader.damaged)
         if reader.damaged and not reader.count:
             log.error("%s cannot be read at all, and the peer starts without it", self.path)
@@ -180,9 +180,9 @@ class Store:
 
     def _frames(self) -> Iterator[bytes]:
         """The records that are needed at this moment; records appended while the caller iterates do not change them."""
-        return self._framed(self._clock, self._needed.records())
+        return self._frame_records(self._clock, self._needed.records())
 
-    def _framed(self, clock: ClockRecord, records: list[Record | bytes]) -> Iterator[bytes]:
+    def _frame_records(self, clock: ClockRecord, records: list[Record | bytes]) -> Iterator[bytes]:
         first = self._framing.frame(encode_record(IncarnationRecord(self.incarnation)))
         first += self._framing.frame(encode_record(clock))
         yield self._framing.header + first + first
@@ -190,7 +190,7 @@ class Store:
             if isinstance(one, bytes):
                 yield self._framing.frame(one)
             else:
-                yield self._frame(one, encode_record(with_shifted_times(one, clock.ahead_ns)))
+                yield self._frame(one, encode_record(shift_times(one, clock.ahead_ns)))
 
     def _frame(self, record: Record, body: bytes) -> bytes:
         """A record as bytes; twice if damage to it would lose others, those of a backlog."""

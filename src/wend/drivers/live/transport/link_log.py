@@ -42,7 +42,7 @@ class LinkLog:
         """How long ago the link last changed."""
         return self._clock() - self._changed_ns.get(peer, self._begun_ns)
 
-    def with_addresses(self, links: Iterable[LinkStatus]) -> tuple[LinkStatus, ...]:
+    def add_addresses(self, links: Iterable[LinkStatus]) -> tuple[LinkStatus, ...]:
         """The status of links, with their addresses and ages, which only the driver knows."""
         return tuple(
             msgspec.structs.replace(

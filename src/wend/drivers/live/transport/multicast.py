@@ -31,7 +31,7 @@ from wend.drivers.live.transport.socket import BATCH_DATAGRAMS, RECEIVE_BUFFER_B
 from wend.model.errors import ConfigError, WireError
 from wend.model.events import PeerId
 from wend.model.units import Nanos
-from wend.protocol.messages import Message, PlainMessage, control_name, event_of
+from wend.protocol.messages import Message, PlainMessage, control_name, find_event_id
 from wend.protocol.ports import Input, JoinMulticast, LeaveMulticast, Multicast, MulticastMembers, Unsent
 
 if TYPE_CHECKING:  # only peers with keys need ciphers
@@ -198,7 +198,7 @@ class MulticastGroups:
         if datagram is None:
             return
         counters.notices["multicast"] += 1
-        if (id_ := event_of(message)) is None:
+        if (id_ := find_event_id(message)) is None:
             counters.count_control(control_name(message))
         else:
             counters.count_data(id_, 1)

@@ -171,22 +171,22 @@ class MessageTypes:
         self._messages = messages
         self._header = header
 
-    def typed(self, message: Message) -> Message:
+    def decode_body(self, message: Message) -> Message:
         """The message with its body or header of the declared type. Raises `msgspec.ValidationError`."""
         if type(message) is Ack:  # half of all messages
             return message
         if type(message) is Data:
-            return message if message.header is None else self._with_header(message)
+            return message if message.header is None else self._decode_header(message)
         if type(message) is Control or type(message) is PlainMessage or type(message) is DirectMessage:
             kind = self._messages.get(message.plugin)
             if kind is None or message.body is None:
                 return message  # the peer refuses the first, and the second only asks for a reply
             return msgspec.structs.replace(message, body=msgspec.convert(message.body, kind))
         if type(message) is Fragment and message.head is not None and message.head.header is not None:
-            return msgspec.structs.replace(message, head=self._with_header(message.head))
+            return msgspec.structs.replace(message, head=self._decode_header(message.head))
         return message
 
-    def _with_header(self, data: Data) -> Data:
+    def _decode_header(self, data: Data) -> Data:
         return msgspec.structs.replace(data, header=msgspec.convert(data.header, self._header))
 
 
@@ -204,8 +204,8 @@ def decode_body(kind: int, body: bytes | memoryview, types: MessageTypes = NO_TY
         raise WireError(f"a datagram of {FRAME_BYTES + len(body)} bytes is not a message")
     try:
         if kind == _BUNDLE:
-            return [types.typed(message) for message in _bundles.decode(body)]
-        return [types.typed(_decoder.decode(body))]
+            return [types.decode_body(message) for message in _bundles.decode(body)]
+        return [types.decode_body(_decoder.decode(body))]
     except Exception as error:
         # not every error is one of msgspec's own: a recursion limit or a bad surrogate raises others
         raise WireError(f"a message cannot be decoded: {error}") from None

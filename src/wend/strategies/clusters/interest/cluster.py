@@ -69,7 +69,7 @@ class ClusterView:
     def speaks_for(self, peer: PeerId, cluster: str) -> bool:
         return any(peer in slot.holders for slot in self.directory.get(cluster, ()))
 
-    def cluster_of(self, peer: PeerId) -> str | None:
+    def find_cluster(self, peer: PeerId) -> str | None:
         """The cluster that a coordinator or backup speaks for."""
         return next((name for name in self.directory if self.speaks_for(peer, name)), None)
 

@@ -19,7 +19,7 @@ from wend.strategies.clusters.interest.messages import (
     Urgency,
 )
 from wend.strategies.ring.bounded import batches
-from wend.strategies.ring.groups import group_of
+from wend.strategies.ring.groups import find_group
 from wend.strategies.subscriptions.table import SubscriptionTable, tighter
 
 ALWAYS_NS: Nanos = -(1 << 62)
@@ -83,7 +83,7 @@ class FollowedGroups:
     def _own_urgencies(self) -> dict[str, Urgency]:
         urgencies: dict[str, Urgency] = {}
         for subscription in self._table.own:
-            group, qos = group_of(parse(subscription.filter)), subscription.qos
+            group, qos = find_group(parse(subscription.filter)), subscription.qos
             urgencies[group] = _tighter(urgencies.get(group), (qos.deadline_ns, qos.factor))
         return urgencies
 
@@ -97,7 +97,7 @@ class FollowedGroups:
     def update(self, now: Nanos, view: View) -> Iterator[PluginEffect]:
         """Follow the groups of this peer's subscriptions, and store since when."""
         self._table.next_announcement(view)
-        groups = dict.fromkeys(group_of(parse(subscription.filter)) for subscription in self._table.own)
+        groups = dict.fromkeys(find_group(parse(subscription.filter)) for subscription in self._table.own)
         before, self.own = self.own, {}
         for group in groups:
             since = before.get(group)

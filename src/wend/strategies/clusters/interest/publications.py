@@ -16,7 +16,7 @@ from wend.strategies.clusters.interest.event_log import EventLog, Logged
 from wend.strategies.clusters.interest.messages import ClusterEvent, EventAccepted, GroupNumbers, PublishedEvent
 from wend.strategies.clusters.interest.repair import REPAIR_NS, backoff_ns
 from wend.strategies.ring.bounded import StoreSlots
-from wend.strategies.ring.groups import groups_of
+from wend.strategies.ring.groups import find_groups
 
 
 class _Publication(msgspec.Struct, eq=False):
@@ -48,7 +48,7 @@ class OwnPublications:
 
     def add(self, now: Nanos, event: Event, born_ns: Nanos) -> tuple[GroupNumbers, list[PluginEffect]]:
         """Number an event and send it to all members. No numbers: the peer has not joined, and the event is lost."""
-        groups = groups_of(event)
+        groups = find_groups(event)
         for group in groups:
             self._last[group] = self._last.get(group, 0) + 1
         numbers = tuple((group, self._last[group]) for group in groups)
@@ -56,7 +56,7 @@ class OwnPublications:
         slot = None
         has_joined = self._cluster.membership.has_joined
         if self._persistence:
-            slot = self._slots.take()
+            slot = self._slots.allocate()
             effects.append(Remember(slot, PublishedEvent(slot, numbers, event, born_ns)))
         elif not has_joined:
             me = self._cluster.me

@@ -40,7 +40,7 @@ from wend.strategies.clusters.interest.messages import (
 from wend.strategies.clusters.interest.repair import Repair
 from wend.strategies.clusters.interest.settings import BEACONS_KEPT, ClusterEventSettings
 from wend.strategies.clusters.membership.directory import ring_neighbours
-from wend.strategies.ring.groups import groups_of
+from wend.strategies.ring.groups import find_groups
 from wend.strategies.subscriptions.table import tighter
 
 UNREACHABLE_NS: Nanos = 1 << 62
@@ -144,7 +144,7 @@ class Routes:
         tightest: Nanos | None = None
         for cluster, follows in self._followers.items():
             if any(slot.active == dest for slot in self._cluster.directory.get(cluster, ())):
-                for group in groups_of(event):
+                for group in find_groups(event):
                     (deadline_ns, factor), _ = follows.get(group, (NOT_URGENT, 0))
                     shortest_ns = None if factor is None else graph.distances(origin).get(dest)
                     tightest = tighter(tightest, deadline_ns)
@@ -173,7 +173,7 @@ class Routes:
         """Record the groups that another cluster follows."""
         if not self._cluster.is_addressed(message):
             return
-        cluster = self._cluster.cluster_of(sender)
+        cluster = self._cluster.find_cluster(sender)
         if cluster is None:
             yield Refuse(sender, NOT_A_COORDINATOR)
             return

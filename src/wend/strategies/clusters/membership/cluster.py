@@ -20,7 +20,7 @@ from wend.strategies.clusters.membership.messages import (
     Roster,
     RosterUpdate,
     Slots,
-    digest_of,
+    roster_digest,
     settings_hash,
     slot_holders,
 )
@@ -70,7 +70,7 @@ class ClusterState:
         return f"cluster {self.name}"
 
     def adopt(self, roster: Roster, stamp: int) -> None:
-        self.roster, self.digest = roster, digest_of(roster)
+        self.roster, self.digest = roster, roster_digest(roster)
         self.term, self.head = roster.term, roster.head
         self.members = dict(roster.members)
         self.peers = tuple(self.members)

@@ -30,7 +30,7 @@ contacts are still to come; if the cluster is known, but does not answer."""
 SEEK, NAME = "seek", "name"
 
 
-def domain_of_path(path: Path | None) -> str | None:
+def find_domain(path: Path | None) -> str | None:
     """The routing domain of the peer at the start of a traced path: its first router. None if that did not answer."""
     return f"router {path[0]}" if path and path[0] is not None else None
 

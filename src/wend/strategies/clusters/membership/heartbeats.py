@@ -30,7 +30,7 @@ from wend.strategies.clusters.membership.messages import (
     PassedBeat,
     RosterRequest,
     RosterUpdate,
-    digest_of,
+    roster_digest,
 )
 
 BEAT = "beat"
@@ -191,7 +191,7 @@ class Heartbeats:
 
     def _on_same_term(self, now: Nanos, sender: PeerId, message: RosterUpdate) -> Iterable[PluginEffect]:
         cluster, new = self._cluster, message.roster
-        if digest_of(new) == cluster.digest:
+        if roster_digest(new) == cluster.digest:
             return []
         if sender != new.head or cluster.is_head:
             return [Refuse(sender, "slots-disagree")]

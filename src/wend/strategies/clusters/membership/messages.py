@@ -244,7 +244,7 @@ def settings_hash(settings: ClusterSettings) -> int:
     return crc32(msgspec.msgpack.encode(shared))
 
 
-def digest_of(roster: Roster) -> int:
+def roster_digest(roster: Roster) -> int:
     return crc32(msgspec.msgpack.encode(roster))
 
 

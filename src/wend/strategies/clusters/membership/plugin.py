@@ -36,7 +36,7 @@ from wend.strategies.clusters.membership.cluster import ClusterState
 from wend.strategies.clusters.membership.contacts import GOSSIP, ClusterContacts
 from wend.strategies.clusters.membership.detector import ClusterDetector
 from wend.strategies.clusters.membership.directory import coordinator_links
-from wend.strategies.clusters.membership.discovery import NAME, SEEK, ClusterDiscovery, domain_of_path
+from wend.strategies.clusters.membership.discovery import NAME, SEEK, ClusterDiscovery, find_domain
 from wend.strategies.clusters.membership.heartbeats import BEAT, Heartbeats
 from wend.strategies.clusters.membership.leadership import ADMIT, DETECT, SETTLE, TAKE_OVER, Leadership
 from wend.strategies.clusters.membership.merge import Merge
@@ -216,7 +216,7 @@ class Clusters(Membership):
             case ContactFound(peer):
                 return self._contacts.on_contact_found(peer)
             case PathFound(_, path):
-                return self._discovery.set_name(now, domain_of_path(path))
+                return self._discovery.set_name(now, find_domain(path))
             case Unanswered(peer):
                 put(self._unanswered, peer, now, MAX_UNANSWERED)
                 self._detector.suspect(now, peer)
