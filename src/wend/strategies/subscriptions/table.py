@@ -142,7 +142,7 @@ class SubscriptionTable:
             )
             _remember(self._notify, key, notify)
         passed_on = event.origin is not None
-        if local.is_plain and not event.direct and not passed_on:
+        if not passed_on and local.is_plain and not event.direct:
             return notify
         notify = tuple([one for one in notify if local.is_announced(one[0].number) != event.direct])
         if not local.has_groups and not passed_on:
