@@ -132,6 +132,7 @@ def needed_capacity(graph: CsrGraph, flows: FlowCounts, k: int) -> float:
         hops=np.zeros(count * k),
         delay=np.zeros(count * k),
         moved=np.zeros(count * k),
+        late=np.zeros(count * k),
         demand=np.array([list(flows.values()), [0] * count], dtype=float),
         usage_unit=MESSAGES,
         unit=np.zeros(len(degree), dtype=np.int32),
