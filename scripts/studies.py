@@ -15,6 +15,8 @@ from typing import Any
 
 from study_pages import overview, study_page
 
+from wend.studies.claims import load_claims
+
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "docs" / "studies"
 
@@ -47,8 +49,10 @@ def pages() -> dict[str, str]:
 def take(folder: Path, note: str) -> None:
     """Copy the report of a finished study, and the figures that its claims name."""
     report = json.loads((folder / "report.json").read_text("utf-8"))
-    if report["size"] == "smoke" or report["left_out"] or "--only" in report["command"]:
-        raise SystemExit(f"{folder} has a part of a study, and a page needs the whole")
+    judged = {claim["id"] for claim in report["claims"]}
+    missing = [claim.id for claim in load_claims(report["study"]) if not claim.is_own and claim.id not in judged]
+    if report["size"] == "smoke" or report["left_out"] or missing:
+        raise SystemExit(f"{folder} has a part of a study; a page needs all claims of the paper: {', '.join(missing)}")
     place = PAGES / report["study"]
     place.mkdir(parents=True, exist_ok=True)
     shown = {claim["figure"] for claim in report["claims"]}

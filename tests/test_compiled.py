@@ -3,6 +3,7 @@
 import ast
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -105,6 +106,69 @@ def test_native_classes_are_structs_of_the_core() -> None:
 def test_every_pattern_of_the_core_finds_modules() -> None:
     for pattern in compiled.CORE:
         assert list(compiled.SOURCE.glob(pattern)), pattern
+
+
+LAZY = ("Iterator[", "Iterable[", "Generator[")
+
+
+@cache
+def lazy_functions(folder: Path) -> set[str]:
+    """The functions of a folder that may return generators."""
+    defined = [node for path in folder.glob("*.py") for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+    return {node.name for node in defined if isinstance(node, ast.FunctionDef) and _is_lazy(node.returns)}
+
+
+def _is_lazy(annotation: ast.expr | None) -> bool:
+    return annotation is not None and ast.unparse(annotation).startswith(LAZY)
+
+
+def late_generators(source: str, lazy: set[str]) -> list[str]:
+    """Displays and calls in which a generator with a star comes before another call."""
+    found = []
+    for function in (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)):
+        nodes = list(ast.walk(function))
+        declared = [(one.target, one.annotation) for one in nodes if isinstance(one, ast.AnnAssign)]
+        names = {ast.unparse(target) for target, annotation in declared if _is_lazy(annotation)}
+        names |= {one.arg for one in nodes if isinstance(one, ast.arg) and _is_lazy(one.annotation)}
+        for node in nodes:
+            items = node.args if isinstance(node, ast.Call) else getattr(node, "elts", [])
+            for at, item in enumerate(items):
+                is_lazy = isinstance(item, ast.Starred) and _used(item) & names | _called(item) & lazy
+                if is_lazy and any(_called(later) for later in items[at + 1 :]):
+                    found.append(ast.unparse(node))
+    return found
+
+
+def _used(expression: ast.expr) -> set[str]:
+    return {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)}
+
+
+def _called(expression: ast.expr) -> set[str]:
+    calls = [node.func for node in ast.walk(expression) if isinstance(node, ast.Call)]
+    return {call.attr if isinstance(call, ast.Attribute) else ast.unparse(call) for call in calls}
+
+
+@pytest.mark.parametrize("module", compiled.core_modules())
+def test_the_order_of_execution_is_the_same_in_the_compiled_core(module: str) -> None:
+    """mypyc evaluates all items of `[*effects(), *more()]` before it runs the generators among them."""
+    path = compiled.SOURCE / module
+    assert not late_generators(path.read_text(encoding="utf-8"), lazy_functions(path.parent))
+
+
+@pytest.mark.parametrize(
+    ("source", "is_late"),
+    [
+        ("def f(self): return [*self.lazy(), *self.more()]", True),
+        ("def f(self): return self.send(*self.lazy(), self.more())", True),
+        ("def f(self, some: Iterable[int]): return (*some, self.more())", True),
+        ("def f(self):\n some: Iterator[int] = self.x()\n return [*some, self.more()]", True),
+        ("def f(self): return [self.more(), *self.lazy()]", False),
+        ("def f(self): return [*self.more(), *self.lazy()]", False),
+        ("def f(self): return [*self.lazy(), 3]", False),
+    ],
+)
+def test_the_checker_sees_generators_that_run_late(source: str, is_late: bool) -> None:
+    assert bool(late_generators(source, {"lazy"})) is is_late
 
 
 def test_a_sweep_says_which_core_it_used(fresh: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ SOURCE = ROOT / "src" / "wend"
 MAX_LINES, MAX_FUNCTION_LINES, MAX_BRANCHES, MAX_LEVELS = 450, 70, 15, 2
 
 KERNELS = {
+    "drivers/sim/engine.py:Engine.run": "the loop of the simulator, where calls for each entry and effect are slow",
     "strategies/adaptive/routes.py:RouteTable.search": "the search for routes, once per packet while links are down",
 }
 """Functions that may be long or branch often, each with the reason."""

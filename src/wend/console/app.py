@@ -48,6 +48,10 @@ SUBCOMMANDS = {
     "subscriptions": Subcommand(
         "subscriptions_command", "List the durable subscriptions of a running peer, or remove one."
     ),
+    "forget": Subcommand(
+        "forget_command",
+        "Drop what all peers store for a peer that is gone for good.",
+    ),
     "link": Subcommand("link_commands", "List, add and remove the links of a running peer."),
     "key": Subcommand("key_commands", "Make, sign, show and revoke the keys of peers and clients."),
     "sim": Subcommand("sim_command", "Run one scenario in the simulator.", "sim"),

@@ -168,8 +168,12 @@ class Conjunction(msgspec.Struct, frozen=True, gc=False):
 
     def intersects(self, other: "Conjunction") -> bool:
         """Whether some event without ranges matches both. Exact without bindings; with them True may be wrong."""
-        mine, theirs = self.allowed(), other.allowed()
-        return all(mine[name] & theirs[name] for name in mine.keys() & theirs.keys())
+        theirs = other.allowed()
+        for name, mine in self.constraints():
+            allowed = theirs.get(name)
+            if allowed is not None and not mine.intersects(allowed):
+                return False
+        return True
 
 
 def _implies(theirs: Binding, mine: Binding) -> bool:

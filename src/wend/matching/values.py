@@ -134,6 +134,15 @@ def list_values(cuts: Cuts, limit: int) -> list[Any] | None:
     return values
 
 
+def overlaps(a: Cuts, b: Cuts) -> bool:
+    """Whether some value is in both sets."""
+    if not a or not b:
+        return False
+    if len(a) == len(b) == 2:  # most sets are one interval
+        return bool(a[0] < b[1] and b[0] < a[1])
+    return bool(combine(a, b, BOTH))
+
+
 def overlaps_interval(cuts: Cuts, low: Any, end: Any) -> bool:
     """Whether some value in low <= v < end is in the set. An end of None means that there is none."""
     if end is not None and low >= end:
@@ -180,6 +189,15 @@ class Values(msgspec.Struct, frozen=True, gc=False):
 
     def __and__(self, other: "Values") -> "Values":
         return self if self is other else self._combine(other, BOTH)
+
+    def intersects(self, other: "Values") -> bool:
+        """Whether some value is in both sets: `bool(self & other)`, but faster."""
+        return (
+            (self.absent and other.absent)
+            or (bool(self.booleans) and any(value in other.booleans for value in self.booleans))
+            or overlaps(self.numbers, other.numbers)
+            or overlaps(self.strings, other.strings)
+        )
 
     def __or__(self, other: "Values") -> "Values":
         return self._combine(other, EITHER)

@@ -38,7 +38,7 @@ ErrorCode = Literal[
     "refused", "not-running", "store-full", "too-many-clients", "not-supported",
     "invalid-event", "too-large",
     "invalid-subscription", "too-many-subscriptions", "unknown-subscription",
-    "experiments-off", "invalid-link", "no-plan", "invalid-plan", "plan-not-newer", "plan-not-prepared",
+    "experiments-off", "invalid-link", "no-such-peer", "no-plan", "invalid-plan", "plan-not-newer", "plan-not-prepared",
     "not-admitted", "rights-changed", "publish-refused", "subscribe-refused", "reply-refused", "admin-refused",
     "rate-refused", "status-refused", "connections-refused", "subscriptions-refused", "kept-refused",
 ]  # fmt: skip
@@ -91,6 +91,7 @@ ERROR_CODES: dict[ErrorCode, str] = {
     "unknown-subscription": "The peer has no durable subscription of this name.",
     "experiments-off": "The peer's file does not allow experiments.",
     "invalid-link": "The link cannot be made, changed or removed.",
+    "no-such-peer": "The peer knows no subscriptions of a peer of this id.",
     "no-plan": "The peer's file names no plan.",
     "invalid-plan": "The plan is invalid, or does not fit the peer.",
     "plan-not-newer": "The peer follows or holds a plan whose version is not lower.",

@@ -24,6 +24,7 @@ from wend.protocol.ports import (
     LinkRemoved,
     PathFound,
     Paused,
+    PeerForgotten,
     Planned,
     Refuse,
     StandbyChanged,
@@ -104,6 +105,10 @@ class DriverInputs:
                 self._layer.add_link(now, event.neighbour, effects)
             case LinkRemoved():
                 self._remove_link(now, event.peer, effects)
+            case PeerForgotten(peer):
+                if peer not in self._host.interest.table.origins or peer == self._host.view.me:
+                    raise ConfigError(f"peer {self._host.view.me} knows no subscriptions of peer {peer}")
+                self._host.tell_all(now, event, effects)
             case Started():
                 self._start(now, event, effects)
             case Stopping():

@@ -15,6 +15,7 @@ and, from this file, `handle` and the queries that follow it.
 
 from typing import Any, Final
 
+from wend.model.errors import ConfigError
 from wend.model.events import Event, EventId, PeerId
 from wend.model.publication import Publication
 from wend.model.units import FOREVER, Nanos
@@ -134,7 +135,7 @@ class Peer:
         elif (link := self.links.get(event.sender)) is None:
             self._layer.receive_direct(now, event.sender, event.message, effects)
         else:  # the most frequent inputs take the shortest path
-            link.record_heard(now)
+            link.heard_ns = now
             message = event.message
             if link.suspected:
                 self._layer.on_heard_again(now, link, effects, message)
@@ -288,13 +289,13 @@ class Peer:
         ):
             return
         event, dests, ranks, header = data.event, data.dests, data.ranks, data.header
-        if (ranks and len(ranks) != len(dests)) or (header is not None and type(header) is not self._header):
+        if (ranks or header is not None) and self._is_misfit(data):
             effects.append(Refuse(sender, MISFIT))
             return
         if not link.window.add(tx & TX_MASK):
             self._refuse_or_acknowledge_again(now, link, tx, effects)
             return
-        link.record_sent(now)
+        link.sent_ns = now
         age = data.age_ns
         if not 0 <= age <= OLDEST_NS:
             age = min(max(age, 0), OLDEST_NS)
@@ -307,7 +308,7 @@ class Peer:
             self._detector.on_event(now)
         if self.me in dests:
             self._mode.receive(now, sender, data, born, effects)
-            dests, ranks = _without(self.me, dests, ranks)
+            dests, ranks = _without(self.me, dests, ranks) if len(dests) > 1 else ((), ())
         if dests:
             arrived = Arrived(sender, event, born, dests, data.path, header, ranks)
             self._forward_transit(now, arrived, Ack(tx, reassembled), effects)
@@ -315,6 +316,12 @@ class Peer:
         effects.append(Send(sender, Ack(tx, reassembled)))
         if not data.dests:
             self._mode.receive_without_destinations(now, sender, data, born, effects)
+
+    def _is_misfit(self, data: Data) -> bool:
+        """Whether a packet has a wrong number of ranks, or a header that the routing does not declare."""
+        if data.ranks and len(data.ranks) != len(data.dests):
+            return True
+        return data.header is not None and type(data.header) is not self._header
 
     def _refuse_or_acknowledge_again(self, now: Nanos, link: Link, tx: int, effects: Effects) -> None:
         """Acknowledge a duplicate again; refuse a packet that is too old to be recognised."""
@@ -349,23 +356,25 @@ class Peer:
     def _carry_out(self, now: Nanos, one: HostedPlugin, answers: list[PluginEffect], effects: Effects) -> None:
         for answer in answers:
             if type(answer) is Forward and one.kind == "routing":
-                self._forward(now, answer, effects)
+                if answer.peer not in self.links or not (answer.header is None or type(answer.header) is self._header):
+                    raise self._forward_error(answer)
+                if answer.event.ttl_ns is not None and answer.event.is_expired(now - answer.born_ns):
+                    self._outcomes.drop(Drop(answer.event.id, answer.dests, "expired"), effects)
+                    continue
+                self._retransmission.forward(now, answer, effects)
+                if self._detector is not None:
+                    self._detector.schedule_check(now, answer.peer)
             elif not self._host.carry_out(now, one, answer, effects):
                 self._plugin_effects.carry_out(now, one, answer, effects)
 
-    def _forward(self, now: Nanos, forward: Forward, effects: Effects) -> None:
+    def _forward_error(self, forward: Forward) -> ConfigError:
+        """The error for a packet to a peer that is no neighbour, or with a header that the routing does not declare."""
         if forward.peer not in self.links:
-            raise mistake_error(self._router, None, f"answered a Forward to {forward.peer!r}, which is not a neighbour")
-        if forward.header is not None and type(forward.header) is not self._header:
+            mistake = f"answered a Forward to {forward.peer!r}, which is not a neighbour"
+        else:
             what, declared = type(forward.header).__name__, _name(self._header)
             mistake = f"answered a Forward whose header is a {what}, but it declares {declared}"
-            raise mistake_error(self._router, None, mistake)
-        if forward.event.ttl_ns is not None and forward.event.is_expired(now - forward.born_ns):
-            self._outcomes.drop(Drop(forward.event.id, forward.dests, "expired"), effects)
-            return
-        self._retransmission.forward(now, forward, effects)
-        if self._detector is not None:
-            self._detector.schedule_check(now, forward.peer)
+        return mistake_error(self._router, None, mistake)
 
     # ---------------------------------------------------------------- what the link layer tells (`LinkUser`)
 
@@ -404,8 +413,6 @@ class Peer:
 
 def _without(me: PeerId, dests: tuple[PeerId, ...], ranks: Ranks) -> tuple[tuple[PeerId, ...], Ranks]:
     """The destinations without this peer, with their ranks."""
-    if len(dests) == 1:
-        return (), ()
     if ranks:
         ranks = tuple([rank for dest, rank in zip(dests, ranks, strict=False) if dest != me])
     return tuple([dest for dest in dests if dest != me]), ranks

@@ -198,6 +198,13 @@ class LinkRemoved(msgspec.Struct, frozen=True, gc=False):
     peer: PeerId
 
 
+class PeerForgotten(msgspec.Struct, frozen=True, gc=False):
+    """A peer is gone for good: nobody stores events for it any more. If it runs after all, it announces its interest
+    again."""
+
+    peer: PeerId
+
+
 Input = (
     Started
     | Received
@@ -218,6 +225,7 @@ Input = (
     | ContactFound
     | LinkAdded
     | LinkRemoved
+    | PeerForgotten
     | Planned
     | Stopping
 )

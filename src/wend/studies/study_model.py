@@ -259,8 +259,8 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
         return frozenset(metrics - {""}) | self.other_shares
 
     def without_figures(self) -> "Study":
-        """The same study without figures and tables, for its claims alone."""
-        return msgspec.structs.replace(self, figures=(), tables=(), comparison=None, other_shares=self.shares())
+        """The same study without figures and tables, for its claims alone. The comparison shows what they ran."""
+        return msgspec.structs.replace(self, figures=(), tables=(), other_shares=self.shares())
 
     def only(self, figures: list[str], strategies: frozenset[str]) -> "Study":
         """Select figures and tables (all if none is named) and strategies of the study."""

@@ -3,21 +3,25 @@
 from collections import Counter
 from collections.abc import Iterable
 
+import msgspec
 import pytest
 
-from tests.protocol.talk import A, B, C, D, S, T, event
+from tests.protocol.talk import A, B, C, D, S, T, Talk, event, sent, tx
 from wend.drivers.scenarios import make_scenario
 from wend.drivers.sim import engine
 from wend.drivers.world import build
+from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
-from wend.model.units import SECOND, Nanos
+from wend.model.publication import Publication
+from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.delivery.retry_pauses import FIRST_NS, RetryPauses
 from wend.protocol.delivery.retry_queue import RetryQueue
-from wend.protocol.messages import Data
+from wend.protocol.messages import Control, Data
 from wend.protocol.peer import Peer
 from wend.protocol.plugins import GiveUp
-from wend.protocol.ports import Effect, Input, Send
+from wend.protocol.ports import Drop, Effect, Input, LocalSubscription, PeerForgotten, Receipt, Send
 from wend.protocol.records import PendingRecord
+from wend.strategies.subscriptions.table import PeerInterest
 from wend.topology.faults import Intervals
 
 
@@ -169,3 +173,33 @@ def test_new_events_in_publishers_order_wait_behind_earlier_ones() -> None:
     assert not queue.waits(T, event(1).id.publisher)
     queue.abandon(EventId(event(1).id.publisher, event(1).id.incarnation, 1), (S,))
     assert not queue.waits(S, event(1).id.publisher)
+
+
+def test_nothing_is_stored_for_a_peer_that_is_forgotten() -> None:
+    talk = Talk("d-tree", persistence=True)
+    talk.hear(0, B, Data(tx(101), event(1), 5 * MS, (S,), (B,)))
+    talk.wake(20 * MS)
+    told = talk(SECOND, PeerForgotten(S))
+    (forgotten,) = {m.body for _, m in sent(told) if isinstance(m, Control)}
+    assert (forgotten.origin, forgotten.version, forgotten.away_ns) == (S, (1, 2), 1)
+    told = [effect for ms in range(1000, 40_000, 10) for effect in talk.wake(ms * MS)]
+    assert {(e.id, e.dests, e.code) for e in told if isinstance(e, Drop)} == {(event(1).id, (S,), "subscriber-away")}
+    (receipt,) = [e for e in talk(40 * SECOND, Publication({"topic": "t"})) if isinstance(e, Receipt)]
+    assert receipt.targets == (T,)
+
+
+def test_a_peer_that_nobody_knows_cannot_be_forgotten() -> None:
+    with pytest.raises(ConfigError, match="knows no subscriptions of peer 99"):
+        Talk(persistence=True)(0, PeerForgotten(99))
+
+
+def test_a_peer_that_runs_after_all_announces_its_interest_again() -> None:
+    talk = Talk(persistence=True, mine=(LocalSubscription(0, "topic = 't'"),))
+    mine = talk.peer.subscriptions.interests[A]
+    gone = msgspec.structs.replace(mine, version=(mine.version[0], mine.version[1] + 1), away_ns=1)
+    told = talk.hear(SECOND, B, talk.reliable(B, gone))
+    again = {m.body for _, m in sent(told) if isinstance(m, Control) and isinstance(m.body, PeerInterest)}
+    assert [(each.origin, each.version, each.away_ns) for each in again] == [
+        (A, (mine.version[0], mine.version[1] + 2), 0)
+    ]
+    assert [each.subscriptions for each in again] == [mine.subscriptions]

@@ -181,6 +181,13 @@ class RemoveLink(msgspec.Struct, frozen=True, gc=False, tag="remove-link"):
     peer: PeerId
 
 
+class ForgetPeer(msgspec.Struct, frozen=True, gc=False, tag="forget-peer"):
+    """Store no more events for a peer that is gone for good; the answer is `Completed`."""
+
+    ref: int
+    peer: PeerId
+
+
 class LoadPlan(msgspec.Struct, frozen=True, gc=False, tag="load-plan"):
     """Read the plan that the peer's file names again, and follow it; the answer is `Following`."""
 
@@ -225,6 +232,7 @@ Request = (
     | SetLink
     | AddLink
     | RemoveLink
+    | ForgetPeer
     | PlanRequest
     | ListSubscriptions
     | RemoveSubscription

@@ -6,7 +6,7 @@ arrives just as its timer expires is in time.
 
 from collections import Counter
 from collections.abc import Callable
-from heapq import heappop
+from heapq import heappop, heappush
 from math import inf
 from typing import Any
 
@@ -161,7 +161,8 @@ class Engine:
         """Play the run to its end. The loop carries out effects itself: a call for each would cost 5 % of the speed."""
         self.schedule()
         agenda, network, peers, end = self.agenda, self.network, self.peers, self.world.end_ns
-        heap, instant, hellos = agenda.heap, self.links.instant, self.links.quiet
+        links = self.links
+        heap, instant, hellos = agenda.heap, links.instant, links.quiet
         quiet, wake, asked = hellos.by_peer, self._wake, self._wake_requests
         steps, handlers = self._steps, self._handlers
         now = kind = number = 0
@@ -175,6 +176,12 @@ class Engine:
                 if now > end:
                     break
                 is_message = kind == MESSAGE
+                if kind == WAKE:
+                    asked[peer].discard(now)
+                    if links.transmissions > self._transmission_limit:
+                        raise self._multiplication_error(now)
+                    if wake[peer] != now:  # most: the peer has asked for another time since
+                        continue
             if quiet[peer]:
                 hellos.absorb(peer, now, kind, number)
             if is_message:
@@ -192,7 +199,8 @@ class Engine:
                     time = wake[peer] = effect.time_ns
                     if time not in (requested := asked[peer]):
                         requested.add(time)
-                        agenda.push(time, WAKE, peer, None)
+                        agenda.count = count = agenda.count + 1
+                        heappush(heap, (time, WAKE, count, peer, None))
                 elif type(effect) is Deliver:
                     self.record_delivery(now, peer, effect)
                 elif type(effect) is SendEach:
@@ -202,11 +210,8 @@ class Engine:
         self._count_background()
 
     def _wake_up(self, now: Nanos, peer: PeerId, _: None) -> list[Effect]:
-        self._wake_requests[peer].discard(now)
-        if self.links.transmissions > self._transmission_limit:
-            raise self._multiplication_error(now)
         target = self.peers[peer]
-        return [] if target is None or self._wake[peer] != now else target.handle(now, WOKEN)
+        return [] if target is None else target.handle(now, WOKEN)
 
     def schedule(self) -> None:
         """Put the starts, faults and first publications of the world into the agenda, and the faults into the trace."""

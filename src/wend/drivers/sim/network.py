@@ -82,7 +82,7 @@ class QuietHellos:
             arrives, count, link, _ = hellos[0]
             if arrives >= now and (arrives > now or (MESSAGE, count) > (kind, number)):
                 return
-            link.heard_ns = arrives  # as `note_heard` does: a call for each hello would cost 1% of the speed
+            link.heard_ns = arrives  # as `record_heard` does: a call for each hello would cost 1% of the speed
             heappop(hellos)
 
     def check(self, peer: PeerId) -> None:

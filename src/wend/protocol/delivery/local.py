@@ -16,7 +16,7 @@ import msgspec
 from wend.model.errors import FilterError
 from wend.model.events import Event, EventId, PeerId, SubscriptionId
 from wend.model.publication import Publication
-from wend.model.units import Nanos
+from wend.model.units import FOREVER, Nanos
 from wend.protocol.config import DeliverySettings, PeerConfig
 from wend.protocol.delivery.automatic_offers import automatic_offer
 from wend.protocol.delivery.durable import BacklogEntry, DurableSubscriptions
@@ -42,8 +42,9 @@ class LocalDelivery:
     """Delivers events to local subscriptions, and handles publications, advertisements and subscriptions."""
 
     __slots__ = (
-        "_began", "_config", "_interest", "_last", "_me", "_orders", "_reliability", "_remembers", "_route", "_seen",
-        "_sequence", "_special", "_store", "_timers", "_unannounced", "_view", "durable", "groups", "keys", "pending",
+        "_config", "_earliest_ns", "_interest", "_last", "_me", "_orders", "_reliability", "_remembers", "_route",
+        "_seen", "_sequence", "_special", "_store", "_timers", "_unannounced", "_view", "durable", "groups", "keys",
+        "pending",
     )  # fmt: skip
 
     def __init__(
@@ -67,7 +68,10 @@ class LocalDelivery:
         self._route = route
         self._remembers = store is not None and config.stores
         self._sequence = 0
-        self._began: Nanos = 0
+        self._earliest_ns: Nanos = -FOREVER if self._remembers else 0
+        """The earliest publication that this peer delivers. An earlier incarnation may have delivered older events
+        without a record. Ages are right if hosts add the time that a packet waited in their queues
+        (`messages.older`)."""
         stored = 0 if store is None else 4 * config.of(DeliverySettings).retry_limit
         self._seen = DuplicateFilter(max(stored, waiting))
         self.groups = QueueGroups(self._me, interest, self)
@@ -88,7 +92,8 @@ class LocalDelivery:
         """By peer with ordered subscribers: the sequence number of the last event for it; None before the first one."""
 
     def begin(self, now: Nanos, *, restarted: bool) -> None:
-        self._began = now
+        if not self._remembers:
+            self._earliest_ns = now
         if self.pending is not None:
             self.pending.begin(now, restarted=restarted)
 
@@ -199,7 +204,7 @@ class LocalDelivery:
             return
         pending = self.pending
         wanted = self._interest.local(event, self._view)
-        if event.groups and self.groups.send_to_other_members(now, event, born, wanted, effects) and not wanted:
+        if event.groups and self.groups.send_to_other_members(now, event, born, wanted, effects):
             self._mark_delivered(event, effects)
             return
         if pending is not None:
@@ -210,7 +215,8 @@ class LocalDelivery:
         if self._special or self._orders or event.ttl_ns is not None or not wanted:
             self._hand_to_subscriptions(now, event, born, wanted, effects)
             return
-        self._mark_delivered(event, effects)  # most events take this shorter path
+        if pending is not None:  # most events take this shorter path
+            effects.append(Persist(DeliveredRecord(event.id)))
         for subscription, deadline in wanted:
             effects.append(Deliver(subscription, event, now - born, deadline))
 
@@ -228,9 +234,7 @@ class LocalDelivery:
             self._mark_delivered(event, effects)
             self._release_in_order(now, event, [], effects)
             return False
-        if born < self._began and not self._remembers:
-            # an earlier incarnation may have delivered it without a record: drop it, to deliver it at most once.
-            # the age is right if hosts add the time that a packet waited in their queues (`messages.older`)
+        if born < self._earliest_ns:
             effects.append(Drop(id_, (self._me,), "before-incarnation"))
             return False
         return True

@@ -64,7 +64,8 @@ class QueueGroups:
         return msgspec.structs.replace(event, groups=groups)
 
     def send_to_other_members(self, now: Nanos, event: Event, born: Nanos, wanted: Notify, effects: Effects) -> bool:
-        """Send an event to other peers for groups that no longer have members here. Return whether it was sent."""
+        """Send an event to other peers for groups that no longer have members here. Return whether it was sent
+        and no subscription here gets it."""
         here = {self._groups.get(subscription.number) for subscription, _ in wanted}
         gone = {group: tried for group, tried in event.groups if tried[:1] == (self._me,) and group not in here}
         all_members = self._interest.members(event) if gone else {}
@@ -79,7 +80,7 @@ class QueueGroups:
             other = choose(event.id, group, others)
             self._publisher.send_alone(now, self._copy(event, (group, (other, *tried))), born, other, effects)
             went = True
-        return went
+        return went and not wanted
 
     def _copy(self, event: Event, choice: GroupChoice) -> Event:
         made = self._publisher.number_event(Publication(event.attributes, event.payload, event.headers, event.ttl_ns))

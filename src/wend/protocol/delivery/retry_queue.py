@@ -7,7 +7,7 @@ the earliest deadline and counts the drops.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
 from wend.model.events import EventId, PeerId, event_bytes
@@ -205,8 +205,8 @@ class RetryQueue:
                 del self._lanes[lane]
 
 
-def _rank_destinations(what: PendingRecord | GiveUp) -> Iterable[tuple[PeerId, int]]:
-    return zip(what.dests, what.ranks or (0,) * len(what.dests), strict=False)
+def _rank_destinations(what: PendingRecord | GiveUp) -> list[tuple[PeerId, int]]:
+    return list(zip(what.dests, what.ranks or (0,) * len(what.dests), strict=False))
 
 
 def _highest(a: PendingRecord | GiveUp, b: PendingRecord | GiveUp) -> tuple[tuple[PeerId, ...], Ranks]:

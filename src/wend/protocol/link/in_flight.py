@@ -67,14 +67,6 @@ class PacketsInFlight:
         """The packets to a neighbour, with their numbers."""
         return [(tx, packet) for tx, (packet, _, _) in self.packets.items() if packet.peer == peer]
 
-    def clear_timer(self, tx: int) -> None:
-        """Drop the timer of an acknowledged packet if it is the next one, and those that follow it."""
-        timers = self._timers.heap
-        if timers[0][3] == tx and timers[0][2] is self._on_timeout:
-            heappop(timers)
-            if timers and timers[0][2] is self._on_timeout:
-                self.clear_timers()
-
     def clear_timers(self) -> None:
         """Drop the next timers if their packets are acknowledged, to avoid useless wake-ups."""
         timers, packets, on_timeout = self._timers.heap, self.packets, self._on_timeout

@@ -189,7 +189,7 @@ class Retransmission:
             self._packets[tx] = entry
             effects.append(Refuse(link.peer, "unexpected-ack"))
             return None
-        self._in_flight.clear_timer(tx)
+        self.clear_timers()
         if not link.heard_by_neighbour:
             self._on_heard_by_neighbour(now, link)
         if type(packet) is Forward:
@@ -199,7 +199,7 @@ class Retransmission:
                 self._open_window(now, link, sender, ack, size, attempts, first)
                 if sender.queued_bytes:
                     self._waiting_packets().drain(now, link, effects)
-            link.record_ack(_round_trip_ns(now - first, ack), attempts > 1)
+            link.record_ack(now - first if ack.held_ns <= 0 else _round_trip_ns(now - first, ack), attempts > 1)
             return packet
         if type(packet) is OutgoingControl:
             if attempts == 1:

@@ -95,6 +95,7 @@ from wend.protocol.ports import (
     MulticastMembers,
     Notice,
     PathFound,
+    PeerForgotten,
     Planned,
     Refuse,
     Stopping,
@@ -110,5 +111,5 @@ __all__ = [
     "PeerConfig", "MAX_CONTROL_BYTES", "MISFIT", "NO_ROOM", "REFUSED", "DropCode", "RefusalCode", "ForwardedCopies",
     "Ranks", "fork", "hedge", "is_hedged", "subset", "choose_subscriptions", "ContactFound", "Drop", "FindPath",
     "JoinMulticast", "LeaveMulticast", "LocalSubscription", "Multicast", "MulticastMembers", "Notice", "PathFound",
-    "Planned", "Refuse", "Stopping", "UPSTREAM_TRIES", "return_upstream",
+    "PeerForgotten", "Planned", "Refuse", "Stopping", "UPSTREAM_TRIES", "return_upstream",
 ]  # fmt: skip

@@ -19,6 +19,7 @@ from wend.protocol.ports import (
     MulticastMembers,
     Notice,
     PathFound,
+    PeerForgotten,
     Planned,
     Refuse,
     Stopping,
@@ -166,6 +167,7 @@ PluginInput = (
     | PathFound
     | ContactFound
     | Stopping
+    | PeerForgotten
 )
 
 # ---------------------------------------------------------------- effects of every plug-in

@@ -59,11 +59,12 @@ def link_expectation(delay_ns: float, timeout_ns: float, reliability: float, m: 
 def sending_list(rows: Sequence[Row], column: int, budget: float) -> tuple[list[PeerId], float, float]:
     """Algorithm 1 for one pair: the sending list, d_X and r_X. The order of the rows breaks ties."""
     usable = []
-    for neighbour, alpha, gamma, d, r in rows:
-        if r[column] > 0.0 and d[column] < budget:
-            via_r = gamma * r[column]
+    for neighbour, alpha, gamma, delays, ratios in rows:
+        r, d = ratios[column], delays[column]
+        if r > 0.0 and d < budget:
+            via_r = gamma * r
             if via_r > 0.0:
-                via_d = alpha + d[column]
+                via_d = alpha + d
                 usable.append((via_d / via_r, neighbour, via_d, via_r))
     usable.sort()
     total, spent, missed, order = 0.0, 0.0, 1.0, []

@@ -141,11 +141,20 @@ class Dcrd(Routing):
         groups, stuck = self._group(publisher, dests, path, tried, view)
         if len(groups) == 1 and not stuck:
             return [Forward(hop, event, born_ns, dests, path, None, ranks, tried) for hop in groups]
-        rank_of = dict(zip(dests, ranks, strict=False))
-        effects: list[PluginEffect] = []
-        for hop, group in groups.items():
-            its_ranks = tuple([rank_of[dest] for dest in group]) if ranks else ()
-            effects.append(Forward(hop, event, born_ns, tuple(group), path, None, its_ranks, tried))
+        rank_of = dict(zip(dests, ranks, strict=False)) if ranks else {}
+        effects: list[PluginEffect] = [
+            Forward(
+                hop,
+                event,
+                born_ns,
+                tuple(group),
+                path,
+                None,
+                tuple([rank_of[d] for d in group]) if ranks else (),
+                tried,
+            )
+            for hop, group in groups.items()
+        ]
         if stuck:
             its_ranks = tuple([rank_of.get(dest, 0) for dest in stuck])
             effects.append(return_upstream(event, born_ns, tuple(stuck), its_ranks, path, view))
@@ -167,7 +176,10 @@ class Dcrd(Routing):
         for dest in dests:
             for hop in lists.get((publisher, dest)) or self._neighbours_by_delay(dest, view):
                 if hop not in path and hop not in tried:
-                    groups.setdefault(hop, []).append(dest)
+                    if hop in groups:
+                        groups[hop].append(dest)
+                    else:
+                        groups[hop] = [dest]
                     break
             else:
                 stuck.append(dest)

@@ -23,6 +23,7 @@ from wend.protocol.plugins import (
     LinkChanged,
     Needs,
     PeerConfig,
+    PeerForgotten,
     PluginEffect,
     PluginInput,
     Recalled,
@@ -52,6 +53,8 @@ ASK_NS = SECOND
 """How long a peer waits for a missing change before it asks for the whole. The wait doubles each time."""
 MAX_REQUESTS = 6
 """The most requests for one missing change."""
+MAX_AHEAD = 1000
+"""How far another peer may be ahead in the versions of this peer's interest."""
 IN_TRANSIT = 16
 """How many changes of one peer can be in transit over a link. One more replaces the first; the receiver then asks."""
 
@@ -108,6 +111,8 @@ class FloodedInterest(Interest):
             case Recalled(InterestChange() as message):
                 self._add_pending(message.origin, message)
                 self._recall_changes(message.origin)
+            case PeerForgotten(peer):
+                return self._forget_peer(now, peer, view)
             case Begun():
                 self._pending = None
             case Due(name) if name.startswith(_AWAY):
@@ -136,8 +141,10 @@ class FloodedInterest(Interest):
 
     def _on_interest(self, now: Nanos, sender: PeerId, message: PeerInterest, view: View) -> list[PluginEffect]:
         known = self.subscriptions.interests.get(message.origin)
-        if message.origin == view.me or (known is not None and known.version >= message.version):
+        if known is not None and known.version >= message.version:
             return []
+        if message.origin == view.me:
+            return [] if known is None else self._contradict(known, message, view)
         if not all(subscription.qos.is_valid() for subscription in message.subscriptions):
             return [Refuse(sender, "invalid-qos")]
         if not self.subscriptions.learn(message):
@@ -153,6 +160,20 @@ class FloodedInterest(Interest):
             *self._record_absence(now, message),
             *self._apply_pending(now, message.origin, view),
         ]
+
+    def _forget_peer(self, now: Nanos, peer: PeerId, view: View) -> list[PluginEffect]:
+        """Announce on behalf of a peer that it has stopped, and will not be back."""
+        known = self.subscriptions.interests[peer]
+        version = (known.version[0], known.version[1] + 1)
+        return self._on_interest(now, view.me, msgspec.structs.replace(known, version=version, away_ns=1), view)
+
+    def _contradict(self, known: PeerInterest, message: PeerInterest, view: View) -> list[PluginEffect]:
+        """Announce this peer's interest again, because another peer has said that it is gone."""
+        if message.version[0] != known.version[0] or message.version[1] > known.version[1] + MAX_AHEAD:
+            return []
+        self.subscriptions.skip_to_revision(message.version[1])
+        new = self.subscriptions.next_announcement(view)
+        return [CHANGED, *(Tell(neighbour, message_slot(new), new) for neighbour in view.neighbours)]
 
     def _on_change(self, now: Nanos, sender: PeerId, message: InterestChange, view: View) -> list[PluginEffect]:
         origin = message.origin

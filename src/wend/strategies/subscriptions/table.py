@@ -142,7 +142,7 @@ class SubscriptionTable:
             )
             _remember(self._notify, key, notify)
         passed_on = event.origin is not None
-        if local.is_plain and not event.direct and not passed_on:
+        if not passed_on and local.is_plain and not event.direct:
             return notify
         notify = tuple([one for one in notify if local.is_announced(one[0].number) != event.direct])
         if not local.has_groups and not passed_on:
@@ -327,6 +327,10 @@ class SubscriptionTable:
         interest = PeerInterest(view.me, version, mine, self._advertisements, bool(self._durable), self.away_ns)
         self.learn(interest)
         return interest
+
+    def skip_to_revision(self, revision: int) -> None:
+        """Make the next announcement newer than this revision."""
+        self._revision = max(self._revision, revision)
 
     def postpone_announcement(self, now: Nanos) -> list[PluginEffect] | None:
         """The effects that replace an announcement of this peer's interest now; None if it is due.

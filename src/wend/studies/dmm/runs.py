@@ -55,6 +55,7 @@ PRINTED: dict[str, Any] = {"hop_acks": False}
 SPACES: dict[str, Any] = {**PRINTED, "domains": {name: [1, HIGHEST, 1] for name in NAMES}, "tree_cache": False}
 CACHED: dict[str, Any] = {"tree_cache": True}
 CachePlace = Literal["last", "publisher", "every-arrival"]
+PrimaryAttribute = Literal["narrowest", "observed"]
 CACHE_BODIES = frozenset({"TreeInfo"})
 """The messages that fill caches."""
 ROUND_TRIP_NS: Nanos = 2 * SECOND

@@ -186,6 +186,12 @@ CACHE_PLACES: tuple[tuple[str, Fields], ...] = (
     ("cache at the publisher's peer", {"cache_place": "publisher"}),
     ("the same, filled by every arrival", {"cache_place": "every-arrival"}),
 )
+OBSERVED: Fields = {"primary": "observed"}
+PRIMARY_CHOICES: tuple[tuple[str, Fields], ...] = (
+    ("primary attribute by observed events", OBSERVED),
+    ("Zipf", ZIPF),
+    ("Zipf, primary attribute by observed events", {**ZIPF, **OBSERVED}),
+)
 CRASH_CHOICE: Fields = {"kind": "crash-choice", "peers": 1000, "subscriptions": 500, "crashed": 200}
 CRASH_CHOICES: tuple[tuple[str, Fields], ...] = (
     ("crash at 120 s, as studied", {"crash_s": 120.0}),
@@ -225,11 +231,13 @@ TABLES = (
         "Sensitivity",
         "What the paper leaves open, and what depends on it",
         "1000 peers and 500 subscriptions, three topologies. The paper does not say how near the entries of its "
-        "routing tables are, nor how its transit domains are linked. Its text has TreeCache at the last hop before the "
-        "tree, as studied.",
+        "routing tables are, nor how its transit domains are linked, nor which attribute of a subscription is the "
+        "primary one: as studied, the one of whose domain it wants the least. Its text has TreeCache at the last hop "
+        "before the tree, as studied.",
         (
             *_choices((AR, DMM), CHOICE, CHOICES),
             *_choices((AR_CACHE, DMM_CACHE), CHOICE, CHOICES + CACHE_PLACES),
+            *_choices((AR, AR_CACHE), CHOICE, PRIMARY_CHOICES),
         ),
         (
             MetricRow("delivered", "delivery", percent=True),

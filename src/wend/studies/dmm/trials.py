@@ -1,5 +1,7 @@
 """The trials of section VI of the dmm paper: scale, skew and predicates (Figures 8 to 25), and crashes (Figure 26)."""
 
+from typing import Any
+
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +30,7 @@ from wend.studies.dmm.runs import (
     TABLE_NS,
     CachePlace,
     Metrics,
+    PrimaryAttribute,
     RunOutcome,
     RunSetting,
     StrategyName,
@@ -44,6 +47,8 @@ class ScaleTrial(msgspec.Struct, frozen=True):
     """TreeCache."""
     cache_place: CachePlace = "last"
     """Which peer remembers a leaf, with TreeCache."""
+    primary: PrimaryAttribute = "narrowest"
+    """By which of its attributes events find a subscription, in dmm-ar."""
     peers: int = 5000
     subscriptions: int = 1000
     publishers: int = 100
@@ -103,7 +108,9 @@ SCALE_METRICS = (
 def run_scale(trial: ScaleTrial, seed: int) -> Metrics:
     """Deliveries, messages, delays, hops and state of one run."""
     table_ns = round(trial.table_s * SECOND)
-    settings = {"tree_cache_place": trial.cache_place} if trial.cache else {}
+    settings: dict[str, Any] = {"tree_cache_place": trial.cache_place} if trial.cache else {}
+    if trial.primary != "narrowest":
+        settings["primary_attribute"] = trial.primary
     setting = scale_setting(trial, seed)
     played = play(setting, trial.strategy, trial.cache, trial.candidates, pastry_table_ns=table_ns, **settings)
     due, made = played.setting.due, played.made

@@ -10,6 +10,7 @@ from wend.drivers.live.plans.followed_plan import FollowedPlan
 from wend.drivers.live.status import PlanStatus
 from wend.model.errors import ConfigError, Refused
 from wend.model.events import PeerId
+from wend.protocol.ports import PeerForgotten
 
 
 class Administration:
@@ -39,6 +40,12 @@ class Administration:
     def remove_link(self, neighbour: PeerId) -> None:
         with _refuse_link_errors():
             self._changeable_links().remove(neighbour)
+
+    def forget_peer(self, peer: PeerId) -> None:
+        try:
+            self._peer.ask(PeerForgotten(peer))
+        except ConfigError as error:
+            raise Refused(str(error), code="no-such-peer") from None
 
     def _changeable_links(self) -> GivenLinks:
         if self._links is None:

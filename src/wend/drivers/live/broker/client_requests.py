@@ -77,6 +77,10 @@ class ClientRequests:
                 self._check_admin()
                 self._broker.administration.remove_link(peer)
                 self._output.answer(frames.Completed(ref))
+            case frames.ForgetPeer(ref, peer):
+                self._check_admin()
+                self._broker.administration.forget_peer(peer)
+                self._output.answer(frames.Completed(ref))
             case frames.LoadPlan() | frames.PreparePlan() | frames.CommitPlan() | frames.RevertPlan():
                 self._check_admin()
                 task = asyncio.get_running_loop().create_task(self._change_plan(frame))

@@ -315,6 +315,10 @@ class Client:
         """Make the peer remove the link to a neighbour. Events in flight over it take other routes."""
         await self._ask(frames.RemoveLink(self._number(), neighbour))
 
+    async def forget_peer(self, peer: PeerId) -> None:
+        """Make all peers drop the events that they store for a peer that is gone for good, and its subscriptions."""
+        await self._ask(frames.ForgetPeer(self._number(), peer))
+
     async def load_plan(self) -> int:
         """Make the peer read its plan again and follow it, without losing or doubling events. Returns its id."""
         return (await self._call(frames.LoadPlan(self._number()), frames.Following)).plan

@@ -84,7 +84,7 @@ class ClusterGraph(Interest):
                 effects = self._routes.on_undelivered(peer, message)
             case _:
                 effects = self._sharing.handle(now, event, view)
-        return [*effects, *self._routes.send_new(now, view.graph)]
+        return list(effects) + self._routes.send_new(now, view.graph)
 
     def _receive(self, now: Nanos, packet: Arrived) -> Iterable[PluginEffect]:
         """A packet from another cluster has reached this coordinator."""

@@ -197,17 +197,17 @@ class TreePlaces:
         place = self._places.setdefault((question.group, question.tree), TreePlace())
         return self._search.answer(sender, question, place)
 
-    def _on_answer(self, now: Nanos, sender: PeerId, answer: PossibleParents) -> list[PluginEffect]:
-        if answer.tree not in self._cluster.my_trees:
-            return []
-        return [*self._search.on_answer(sender, answer), *self._finish_search(now, answer.group, answer.tree)]
+    def _on_answer(self, now: Nanos, sender: PeerId, answer: PossibleParents) -> Iterator[PluginEffect]:
+        if answer.tree in self._cluster.my_trees:
+            yield from self._search.on_answer(sender, answer)
+            yield from self._finish_search(now, answer.group, answer.tree)
 
     def finish_searches(self, now: Nanos) -> Iterator[PluginEffect]:
         """End the searches that are complete or over."""
         for group, tree in self._search.trees:
             yield from self._finish_search(now, group, tree)
 
-    def _finish_search(self, now: Nanos, group: str, tree: int) -> list[PluginEffect]:
+    def _finish_search(self, now: Nanos, group: str, tree: int) -> Iterable[PluginEffect]:
         candidates = self._search.finish(now, (group, tree))
         if candidates is None:
             return []
@@ -227,8 +227,9 @@ class TreePlaces:
         slots = [self._cluster.directory.get(child, ()) for child in place.children]
         return [self._cluster.send(each[tree].active, message) for each in slots if tree < len(each)]
 
-    def _offer(self, now: Nanos, offer: ParentsFound) -> list[PluginEffect]:
-        return [*self._choice.add_candidates(now, offer), *self.choose_parents(now)]
+    def _offer(self, now: Nanos, offer: ParentsFound) -> Iterator[PluginEffect]:
+        yield from self._choice.add_candidates(now, offer)
+        yield from self.choose_parents(now)
 
     def choose_parents(self, now: Nanos) -> Iterator[PluginEffect]:
         """Choose the parents of the cluster if this coordinator has all offers, or the time is over."""
