@@ -85,6 +85,7 @@ install() {
     else
         find_python
         need_venv
+        [ ! -L "$venv" ] || fail ".venv is a link, and a set-up would empty the directory that it leads to: remove the link."
         say "setting up .venv (once, about a minute) ..."
         : >"$unfinished"
         "$python" -m venv --clear "$venv" || fail "could not make .venv with $python."

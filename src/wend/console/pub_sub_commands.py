@@ -101,7 +101,9 @@ def pub(
 @with_peer_options
 def sub(
     filter: Annotated[str, typer.Argument(metavar="FILTER", help="For example \"topic = 'stuttgart'\".")],
-    deadline: Annotated[str | None, typer.Option(help="The deadline of events: 200ms.")] = None,
+    deadline: Annotated[
+        str | None, typer.Option(help="The deadline of events: 200ms, or 3x: a multiple of the shortest delay.")
+    ] = None,
     reliability: Annotated[
         float | None,
         typer.Option(
@@ -128,7 +130,9 @@ def sub(
 ) -> None:
     """Print events as they arrive, until Ctrl-C, --count or --timeout."""
     limit = None if timeout is None else parse_duration(timeout) / SECOND
-    soon = None if deadline is None else parse_milliseconds(deadline, "--deadline") / SECOND
+    soon: float | str | None = deadline
+    if deadline is not None and not deadline.endswith("x"):
+        soon = parse_milliseconds(deadline, "--deadline") / SECOND
     warn_about_filters([filter])
     options = {
         "deadline": soon,

@@ -95,6 +95,8 @@ class Subscribe(msgspec.Struct, frozen=True, gc=False, tag="subscribe"):
     """Whether the durable subscription has homes at other peers, too, where clients may have got events."""
     standby_ns: Nanos = 0
     """The age before which the peer does not deliver an event, because another home does so first."""
+    factor: float | None = None
+    """The deadline as a multiple of the shortest delay from the publisher's peer, instead of `deadline_ns`."""
 
 
 class Confirm(msgspec.Struct, frozen=True, gc=False, tag="confirm"):

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from wend.model.events import PeerId
-from wend.model.units import FOREVER, SECOND, Nanos
+from wend.model.units import FOREVER, SECOND, US, Nanos
 from wend.protocol.plugins import (
     LINK_STATE,
     MAX_CONTROL_BYTES,
@@ -120,6 +120,11 @@ class FloodedInterest(Interest):
             case Due(name):
                 return self._request_whole(now, int(name.removeprefix(_ASK)))
         return []
+
+    def status(self) -> dict[str, int]:
+        """The deadlines that subscriptions with a relative deadline have, in microseconds, by publisher."""
+        resolved = self.subscriptions.relative_deadlines()
+        return {f"deadline_us.{publisher}": resolved[publisher] // US for publisher in sorted(resolved)}
 
     # ---------------------------------------------------------------- this peer's own interest
 

@@ -149,6 +149,16 @@ class SubscriptionTable:
             return notify
         return choose_subscriptions(event, me, notify, lambda number: local.qos(number).group)
 
+    def relative_deadlines(self) -> dict[PeerId, Nanos]:
+        """The tightest deadlines of recent events, by publisher, for local subscriptions whose deadline is a multiple
+        of the shortest delay."""
+        tightest: dict[PeerId, Nanos] = {}
+        for (_, publisher), notify in self._notify.items():
+            for subscription, deadline in notify:
+                if deadline is not None and self.own.qos(subscription.number).factor is not None:
+                    tightest[publisher] = min(deadline, tightest.get(publisher, deadline))
+        return tightest
+
     def widened(self, event: Event) -> bool:
         """Whether this peer's summary matches an event that may match none of its subscriptions."""
         return not self.own.summary.is_exact and any(

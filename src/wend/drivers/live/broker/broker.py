@@ -27,6 +27,7 @@ from wend.model.errors import Refused, WendError
 from wend.model.events import (
     KEY_HEADER,
     MAX_DEADLINE_NS,
+    MAX_FACTOR,
     MAX_GROUP_CHARS,
     DurableOptions,
     Event,
@@ -181,6 +182,8 @@ class Broker:
         if len(handles) >= MAX_HANDLES:
             raise Refused(f"a client may have {MAX_HANDLES} subscriptions", code="too-many-subscriptions")
         _check_qos(qos)
+        if qos.factor is not None:
+            self._check_knows_all_subscribers("it cannot resolve a relative deadline")
         if qos.order:
             self._check_knows_all_subscribers("it cannot keep their order")
         if qos.group:
@@ -408,6 +411,10 @@ def _check_qos(qos: Qos) -> None:
     if qos.deadline_ns is not None and not 0 < qos.deadline_ns <= MAX_DEADLINE_NS:
         raise Refused(
             f"a deadline must be above 0 and up to {MAX_DEADLINE_NS // SECOND} s", code="invalid-subscription"
+        )
+    if qos.factor is not None and not 1.0 <= qos.factor <= MAX_FACTOR:
+        raise Refused(
+            f"a deadline is at least 1 x the shortest delay, and up to {MAX_FACTOR:g} x", code="invalid-subscription"
         )
     if qos.reliability is not None and not 0.0 < qos.reliability <= 1.0:
         raise Refused("a reliability must lie above 0 and up to 1", code="invalid-subscription")

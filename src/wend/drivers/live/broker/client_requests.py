@@ -110,6 +110,7 @@ class ClientRequests:
             raise Refused(f"a subscription's number starts at 1, got {frame.handle}", code="invalid-subscription")
         qos = Qos(
             deadline_ns=frame.deadline_ns,
+            factor=frame.factor,
             reliability=frame.reliability,
             order=frame.order,
             expire=frame.expire,

@@ -220,7 +220,7 @@ class Client:
         self,
         filter: str,
         *,
-        deadline: float | None = None,
+        deadline: float | str | None = None,
         reliability: float | None = None,
         order: str | None = None,
         expire: bool = False,
@@ -237,10 +237,11 @@ class Client:
     ) -> EventStream:
         """A subscription: enter it with `async with`, or await it; then iterate.
 
-        `deadline` is in seconds. `reliability` is the share of events that is enough at the first attempt, if peers
-        send on several trees. `order="publisher"` delivers events of one publisher in the order of publication.
-        `expire=True` lets the peer drop events that are past the deadline. `group="workers"` makes the subscription a
-        member of a queue group: one member, at any peer, gets each event. `retained=False` excludes retained events.
+        `deadline` is in seconds, or "3x" for three times the shortest delay from the publisher's peer. `reliability` is
+        the share of events that must arrive at the first attempt, if peers send on several trees. `order="publisher"`
+        delivers events of one publisher in the order of publication. `expire=True` lets the peer drop events that are
+        past the deadline. `group="workers"` makes the subscription a member of a queue group: one member, at any peer,
+        gets each event. `retained=False` excludes retained events.
 
         With a `name` the subscription is durable. It stays at the peer when the client leaves, and its events wait for
         the next client with this name. The peer repeats an event until the client has confirmed it: with `ack="auto"`

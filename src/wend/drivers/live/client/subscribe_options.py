@@ -1,11 +1,12 @@
 """The options of `client.subscribe`, checked before anything is sent."""
 
+from contextlib import suppress
 from typing import Any
 
 from wend.drivers.live import frames
 from wend.model.errors import ClientError
-from wend.model.events import DurableOptions, as_scalar
-from wend.model.units import FOREVER, SECOND, seconds
+from wend.model.events import MAX_FACTOR, DurableOptions, as_scalar
+from wend.model.units import FOREVER, SECOND, Nanos, seconds
 
 PUBLISHER = "publisher"
 MAX_NAME_CHARS = 200
@@ -17,7 +18,7 @@ def subscribe_frame(
     handle: int,
     filter: str,
     *,
-    deadline: float | None,
+    deadline: float | str | None,
     reliability: float | None,
     order: str | None,
     expire: bool,
@@ -32,17 +33,14 @@ def subscribe_frame(
     """The request for a subscription with these options. Raises `ClientError` for invalid ones."""
     if not isinstance(filter, str):
         raise ClientError(f"a filter is a text, got {filter!r}")
-    soon = _number("deadline", deadline)
+    deadline_ns, factor = _parse_deadline(deadline)
     share = _number("reliability", reliability)
-    if soon is not None and not 0 < soon < float("inf"):
-        raise ClientError(f"a deadline must be above 0 seconds, got {soon}")
     if share is not None and not 0 < share <= 1:
         raise ClientError(f"a reliability must lie above 0 and up to 1, got {share}")
     if order not in (None, PUBLISHER):
         raise ClientError(f'order is "{PUBLISHER}" or None, got {order!r}')
-    if expire and soon is None:
+    if expire and deadline is None:
         raise ClientError("expire drops events that are past the deadline: give a deadline, too")
-    deadline_ns = None if soon is None else max(1, seconds(soon))
     durable = _durable(name, max_events, max_bytes, max_age)
     if isinstance(window, bool) or not isinstance(window, int) or window < 1:
         raise ClientError(f"a window is a number of events, at least 1, got {window!r}")
@@ -60,7 +58,24 @@ def subscribe_frame(
         window,
         shared,
         retained=bool(retained),
+        factor=factor,
     )
+
+
+def _parse_deadline(deadline: float | str | None) -> tuple[Nanos | None, float | None]:
+    """The deadline as a time, or as a multiple of the shortest delay."""
+    if isinstance(deadline, str):
+        with suppress(ValueError):
+            if deadline.endswith("x") and 1 <= float(deadline[:-1]) <= MAX_FACTOR:
+                return None, float(deadline[:-1])
+        sentence = "a deadline is a number of seconds, or a multiple of the shortest delay such as '3x'"
+        raise ClientError(f"{sentence}, got {deadline!r}")
+    soon = _number("deadline", deadline)
+    if soon is None:
+        return None, None
+    if not 0 < soon < float("inf"):
+        raise ClientError(f"a deadline must be above 0 seconds, got {soon}")
+    return max(1, seconds(soon)), None
 
 
 def _group(group: Any, durable: bool, ordered: bool) -> str:
