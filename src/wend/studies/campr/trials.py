@@ -86,7 +86,7 @@ METRICS = (
 
 
 def run_cell(cell: CellTrial, seed: int) -> dict[str, float]:
-    _compile()
+    _compile_functions()
     return (_honest if cell.strategy == "honest" else _printed)(cell, seed)
 
 
@@ -235,12 +235,14 @@ def dropped_share(
 
 def _mean_hops(network: FlowNetwork, workload: FlowWorkload, single: DeliveryGraphs) -> float:
     graph = network.graph
-    hops = _hops(workload.publisher, workload.ptr, workload.receivers, single.ptr, single.arcs, graph.tail, graph.head)
+    hops = _total_hops(
+        workload.publisher, workload.ptr, workload.receivers, single.ptr, single.arcs, graph.tail, graph.head
+    )
     return float(hops / len(workload.receivers))
 
 
 @compiled
-def _hops(
+def _total_hops(
     publisher: Ints, receivers_ptr: Longs, receivers: Ints, ptr: Longs, arcs: Ints, tail: Ints, head: Ints
 ) -> int:
     """The sum of hops over all receivers, with one graph for each flow."""
@@ -324,7 +326,7 @@ def _printed(cell: CellTrial, seed: int) -> dict[str, float]:
 
 
 @cache
-def _compile() -> None:
+def _compile_functions() -> None:
     """Compile all functions before anything is timed."""
     tiny = CellTrial("honest", nodes=12, messages=6, most_k=2, size_kbit=1e6)
     _honest(tiny, 1)
