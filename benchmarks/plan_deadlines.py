@@ -5,31 +5,32 @@
     python -m benchmarks.plan_deadlines
 """
 
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.on_time_bound import on_time_bound
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim.run import play
 from wend.drivers.world import build
 from wend.model.flows import Deadline
 from wend.model.forwarding import Forwarding
 from wend.model.rates import Rate
+from wend.planning.candidate_paths import shortest_delays
 from wend.planning.delivery_graphs import make_delivery_graphs
 from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import draw_workload, write_workload
-from wend.planning.graph_delays import compute_graph_delays
-from wend.planning.models import DELAY, balance, optimise_reduced, parse_goal
+from wend.planning.models import balance, parse_goal
 from wend.planning.planner import make_plan
 from wend.planning.problem import make_problem
-from wend.planning.route_choice import add_running_graphs
 
 SEEDS = range(1, 11)
 FACTOR, CAPACITY, K = 3.0, 40.0, 5
 GOALS = ("balance", "min-usage", "min-delay")
-ROOM = (1.1, 1.25, 1.5, 2.0)
+ROOM = (1.1, 1.25, 1.5)
 """Highest loads, in units of that of the balanced plan without deadlines."""
 
 
@@ -49,7 +50,7 @@ class Case:
         self.flows.demand = self.flows.demand * 0.5 / single
         self.urgent = self.flows.with_deadline(Deadline(factor=FACTOR))
 
-    def simulate(self, goal: str | None, urgent: bool) -> Row:
+    def simulate(self, goal: str | None, urgent: bool, room: float = inf) -> Row:
         """A plan in the simulator; without a goal, a tree."""
         with TemporaryDirectory() as folder:
             flows = Path(folder) / "flows.jsonl"
@@ -66,27 +67,20 @@ class Case:
             )
             load = 0.5
             if goal:
-                plan = make_plan(self.network, self.urgent if urgent else self.flows, parse_goal(goal), K)
+                wanted = self.urgent if urgent else self.flows
+                plan = make_plan(self.network, wanted, parse_goal(goal), K, room=room)
                 world.plan, load = Forwarding(plan), plan.head.highest_load
             return Row(play(world).summary.on_time, load)
 
-    def bounds(self) -> list[Row]:
-        """The most deliveries that the candidate graphs bring in time on idle links, for each `ROOM`."""
-        plain = make_delivery_graphs(self.network, self.flows, K)
-        least = balance(make_problem(self.network, self.flows, plain)).y
-        timely = make_delivery_graphs(self.network, self.urgent, K)
-        graphs = add_running_graphs(plain, [
-            [(timely.arcs[timely.ptr[g] : timely.ptr[g + 1]], 1, 0.0) for g in range(first, last)]
-            for first, last in zip(timely.of_flow[:-1].tolist(), timely.of_flow[1:].tolist(), strict=True)
-        ])  # fmt: skip
-        late = compute_graph_delays(self.network, self.urgent, graphs.of_flow, graphs.ptr, graphs.arcs).late
-        problem = make_problem(self.network, self.urgent, graphs)._replace(delay=late.astype(float))
-        rows = []
-        for room in ROOM:
-            best = optimise_reduced(problem, (DELAY,), limit=room * least)
-            assert best is not None, "the balanced plan fits"
-            rows.append(Row(1 - float(problem.costs(DELAY) @ best.shares) / self.flows.deliveries(), room * least))
-        return rows
+    def bound(self, room: float) -> Row:
+        """The most deliveries that any routes bring in time if packets never wait, with no load above this multiple of
+        the balanced plan's."""
+        least = balance(make_problem(self.network, self.flows, make_delivery_graphs(self.network, self.flows, K))).y
+        larger = self.flows.without_deadlines()
+        larger.demand = larger.demand / (room * least)
+        shortest = {peer: shortest_delays(self.network.graph, peer) for peer in set(larger.publisher.tolist())}
+        best = on_time_bound(self.network, larger, lambda a, b: int(FACTOR * shortest[a][b]))
+        return Row(best.share, room * least)
 
 
 def main() -> None:
@@ -96,8 +90,11 @@ def main() -> None:
     for goal, urgent in ((None, False), *((goal, urgent) for goal in GOALS for urgent in (False, True))):
         rows = [case.simulate(goal, urgent) for case in cases] if goal else tree
         _print(f"{goal or '`d-tree`'}{', deadlines' if urgent else ''}", rows, tree)
-    for room, rows in zip(ROOM, zip(*(case.bounds() for case in cases), strict=True), strict=True):
-        _print(f"at most {room:g} x of balance: bound on idle links", list(rows), tree)
+    for room in ROOM:
+        _print(
+            f"on-time, deadlines, at most {room:g} x", [case.simulate("on-time", True, room) for case in cases], tree
+        )
+        _print(f"bound at {room:g} x", [case.bound(room) for case in cases], tree)
 
 
 def _print(name: str, rows: list[Row], tree: list[Row]) -> None:

@@ -85,7 +85,7 @@ def test_a_plan_is_made_checked_and_drawn(here: Path, wend: Wend) -> None:
         ({"flows.jsonl": '{"publisher": "a", "receivers": ["e"]}'}, [], "receiver 'e' is not in the topology"),
         ({"flows.jsonl": '{"publisher": "a"}'}, [], "line 1 is not a flow: it lacks 'receivers'"),
         ({"flows.jsonl": ""}, [], "has no flow with a receiver other than its publisher"),
-        ({}, ["--goal", "best"], "the goal must be min-usage, min-delay, balance or blend:B"),
+        ({}, ["--goal", "best"], "the goal must be min-usage, min-delay, on-time, balance or blend:B"),
         ({}, ["--k", "0"], "k must be at least 1, got 0"),
         ({}, ["--ranking", "best"], "there is no ranking 'best'"),
         ({}, ["--peer-capacity", "0"], "--peer-capacity must be above 0, got 0"),

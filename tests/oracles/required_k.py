@@ -9,7 +9,7 @@ from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import FlowWorkload
 from wend.planning.models import TIGHT, balance
 from wend.planning.problem import make_problem
-from wend.studies.campr.receivers_floor import receivers_floor
+from wend.studies.campr.receivers_floor import compute_floor
 
 
 class Required(NamedTuple):
@@ -22,7 +22,7 @@ class Required(NamedTuple):
 
 def required_k(network: FlowNetwork, workload: FlowWorkload, most: int, find: Find = find_paths) -> Required:
     """Try k = 1, 2, ... and stop at the first that fits, at the floor, or at `most`."""
-    floor = receivers_floor(network, workload)
+    floor = compute_floor(network, workload)
     graphs = make_delivery_graphs(network, workload, 1, find)
     tried: list[float] = []
     for k in range(1, most + 1):

@@ -39,7 +39,7 @@ from wend.planning.planner import make_plan
 from wend.planning.problem import Problem, make_problem
 from wend.planning.route_choice import make_candidates
 
-GOALS = ("balance", "min-usage", "min-delay", "blend:0.3")
+GOALS = ("balance", "min-usage", "min-delay", "on-time", "blend:0.3")
 SQUARE = [(0, 1, 10 * MS, 50.0), (1, 3, 10 * MS, 50.0), (0, 2, 30 * MS, 100.0), (2, 3, 30 * MS, 100.0)]
 """From 0 to 3: 20 ms over 1, or 60 ms over 2, where there is more room. Transmission takes 2 x 20 or 2 x 10 ms."""
 
@@ -117,7 +117,7 @@ def test_candidates_are_late_for_as_few_receivers_as_any_graph(
     late = late_by_hand(network, made, all_graphs)
     delays = compute_graph_delays(network, made, all_graphs.of_flow, all_graphs.ptr, all_graphs.arcs)
     assert delays.late.tolist() == late
-    chosen = make_candidates(network, made, k, find_paths)
+    chosen = make_candidates(network, made, Goal("balance"), k, find_paths)
     assert late_by_hand(network, made, chosen.graphs) == [
         min(late[all_graphs.of_flow[f] : all_graphs.of_flow[f + 1]])
         for f in range(len(made))

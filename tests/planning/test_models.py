@@ -313,7 +313,7 @@ def test_goals_survive_their_text(text: str, goal: Goal) -> None:
 
 @pytest.mark.parametrize("text", ["best", "blend", "blend:", "blend:2", "blend:-0.1", "blend:nan", ""])
 def test_other_goals_are_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="the goal must be min-usage, min-delay, balance or blend:B"):
+    with pytest.raises(ConfigError, match="the goal must be min-usage, min-delay, on-time, balance or blend:B"):
         parse_goal(text)
 
 

@@ -17,7 +17,7 @@ from wend.model.rates import Rate
 from wend.planning import failure_routes
 from wend.planning.delivery_graphs import make_delivery_graphs
 from wend.planning.flow_network import FlowNetwork
-from wend.planning.flow_workload import FlowWorkload, draw_workload
+from wend.planning.flow_workload import Flow, FlowWorkload, draw_workload, make_workload
 from wend.planning.models import balance, parse_goal
 from wend.planning.path_ranking import find_ranking
 from wend.planning.plan_check import check_plan, shares_after
@@ -190,6 +190,16 @@ def test_routes_do_not_depend_on_the_memory_for_problems(network: FlowNetwork, s
 
 
 # ---------------------------------------------------------------- examples
+
+
+def test_a_value_that_is_reached_only_within_the_tolerance_of_the_solver_can_be_held() -> None:
+    """Two flows to peer 2, at a load at which exact arithmetic cannot repeat the usage of the first stage."""
+    links = [(0, 2, 1, 20.0), (0, 3, 3, 20.0), (0, 4, 3, 10.0), (1, 2, 2, 20.0), (1, 3, 2, 30.0), (2, 3, 1, 10.0),
+             (3, 4, 1, 10.0)]  # fmt: skip
+    network = FlowNetwork(overlay(5, links))
+    made = make_workload([Flow(4, [2], 3.0, 100, weight=3.0), Flow(1, [2], 2.0, 100)], network.names)
+    plan = fit_plan(network, made, 0.9)
+    assert check_plan(plan, network) == [] and plan.head.highest_load_failed == pytest.approx(0.9)
 
 
 def test_an_overload_after_a_failure_is_refused_by_name() -> None:

@@ -18,11 +18,11 @@ from wend.studies.campr.trials import (
     MBIT,
     CellTrial,
     charge_publishers,
+    compute_dropped_share,
+    draw_cell_workload,
     draw_messages,
-    dropped_share,
-    network_of,
+    make_network,
     run_cell,
-    workload_of,
 )
 from wend.studies.claims import Estimate, load_claims
 from wend.studies.study_run import study_runs
@@ -101,7 +101,7 @@ def test_a_cell_is_consistent(per: str) -> None:
 
 def test_single_paths_need_what_the_busiest_peer_carries() -> None:
     cell = CellTrial("honest", **FULL)
-    network = network_of(cell, 2, Rate(MBIT, bits=True))
+    network = make_network(cell, 2, Rate(MBIT, bits=True))
     carried = np.zeros(30)
     publishers, receivers = draw_messages(cell, 2)
     for number, wanted in enumerate(receivers):
@@ -123,8 +123,8 @@ def test_full_peers_drop_evenly_and_spare_those_behind() -> None:
 
     work = flows_of([Flow(0, [2, 3], rate="10bit/s", size_bytes=1)], chain.names)
     graphs = make_delivery_graphs(chain, work, 1)
-    assert dropped_share(chain, work, graphs, np.ones(1), 1.0) == pytest.approx(1 - (5.0 + 2.5) / 20)
-    assert dropped_share(chain, work, graphs, np.ones(1), 4.0) == 0.0
+    assert compute_dropped_share(chain, work, graphs, np.ones(1), 1.0) == pytest.approx(1 - (5.0 + 2.5) / 20)
+    assert compute_dropped_share(chain, work, graphs, np.ones(1), 4.0) == 0.0
 
 
 def test_a_publisher_that_is_charged_drops_what_it_has_no_room_for() -> None:
@@ -136,16 +136,16 @@ def test_a_publisher_that_is_charged_drops_what_it_has_no_room_for() -> None:
     from wend.planning.flow_workload import make_workload as flows_of
 
     work = flows_of([Flow(p, [2 - p], rate="10bit/s", size_bytes=1) for p in (0, 2)], line.names)
-    assert dropped_share(line, work, make_delivery_graphs(line, work, 1), np.ones(2), 1.0) == 0.0
+    assert compute_dropped_share(line, work, make_delivery_graphs(line, work, 1), np.ones(2), 1.0) == 0.0
     wider, entering = charge_publishers(line, work)
-    assert dropped_share(wider, entering, make_delivery_graphs(wider, entering, 1), np.ones(2), 1.0) == pytest.approx(
-        0.5
-    )
+    assert compute_dropped_share(
+        wider, entering, make_delivery_graphs(wider, entering, 1), np.ones(2), 1.0
+    ) == pytest.approx(0.5)
 
 
 def test_hops_and_what_a_peer_takes_in_are_counted_along_the_trees() -> None:
     cell = CellTrial("honest", **SMALL)
-    network = network_of(cell, 4, Rate(MBIT, bits=True))
+    network = make_network(cell, 4, Rate(MBIT, bits=True))
     publishers, receivers = draw_messages(cell, 4)
     hops, taken, wanted = 0, 0, 0
     for number, wants in enumerate(receivers):
@@ -171,7 +171,9 @@ def test_peers_that_feed_each_other_settle() -> None:
     from wend.planning.flow_workload import make_workload as flows_of
 
     work = flows_of([Flow(a, [(a + 5) % 12], rate="10bit/s", size_bytes=1) for a in range(12)], ring.names)
-    assert dropped_share(ring, work, make_delivery_graphs(ring, work, 1), np.ones(12), 1.0) == pytest.approx(1 - p**5)
+    assert compute_dropped_share(ring, work, make_delivery_graphs(ring, work, 1), np.ones(12), 1.0) == pytest.approx(
+        1 - p**5
+    )
 
 
 LINE = [(0, 1), (1, 2), (2, 3), (3, 4)]
@@ -180,21 +182,21 @@ LINE = [(0, 1), (1, 2), (2, 3), (3, 4)]
 def test_the_printed_program_replaces_what_it_knows() -> None:
     graph = FlowNetwork(overlay(5, LINE), link=Rate(1.0)).graph
     program = printed.Program(graph, 1)
-    assert program.trees(0, [2, 4]) == ((0, 1, 2, 3, 4),)  # both paths are new, and are united
-    assert program.trees(0, [4, 2]) == ((0, 1, 2),)  # both paths are known: the last one remains
-    assert program.trees(0, [3, 4]) == ((0, 1, 2, 3, 4),)
-    assert program.trees(0, [1]) == ((),)  # on a known path: recorded, and not added
-    assert program.trees(0, [1]) == ((0, 1),)
-    assert program.trees(0, [2, 0]) == ((0, 1, 2, 0),)
+    assert program.find_trees(0, [2, 4]) == ((0, 1, 2, 3, 4),)  # both paths are new, and are united
+    assert program.find_trees(0, [4, 2]) == ((0, 1, 2),)  # both paths are known: the last one remains
+    assert program.find_trees(0, [3, 4]) == ((0, 1, 2, 3, 4),)
+    assert program.find_trees(0, [1]) == ((),)  # on a known path: recorded, and not added
+    assert program.find_trees(0, [1]) == ((0, 1),)
+    assert program.find_trees(0, [2, 0]) == ((0, 1, 2, 0),)
 
 
 def test_the_printed_program_leaves_graphs_empty_and_they_cost_nothing() -> None:
     graph = FlowNetwork(overlay(5, LINE), link=Rate(1.0)).graph
-    assert printed.Program(graph, 2).trees(0, [4]) == ((0, 1, 2, 3, 4), ())
+    assert printed.Program(graph, 2).find_trees(0, [4]) == ((0, 1, 2, 3, 4), ())
     messages = [(0, [4])] * 6
 
     def needed(k: int) -> float:
-        return printed.needed_capacity(graph, printed.count_flows(graph, messages, k), k)
+        return printed.compute_needed_capacity(graph, printed.count_flows(graph, messages, k), k)
 
     assert needed(1) == 6.0  # six messages at an end node, which has one link
     assert needed(2) == 0.0
@@ -203,34 +205,34 @@ def test_the_printed_program_leaves_graphs_empty_and_they_cost_nothing() -> None
 def test_the_shortcut_changes_nothing() -> None:
     cell = CellTrial("printed", nodes=40, messages=80, popularity=0.25)
     publishers, receivers = draw_messages(cell, 1)
-    graph = network_of(cell, 1, Rate(1.0)).graph
+    graph = make_network(cell, 1, Rate(1.0)).graph
 
     class Plain(printed.Program):
-        def _that_matter(self, publisher: int, receivers: object) -> object:  # type: ignore[override]
+        def _select_relevant(self, publisher: int, receivers: object) -> object:  # type: ignore[override]
             return receivers
 
     for k in (1, 3):
         quick, plain = printed.Program(graph, k), Plain(graph, k)
         for number, wanted in enumerate(receivers):
             who = publishers[number % 3]
-            assert quick.trees(who, wanted.tolist()) == plain.trees(who, wanted.tolist())
+            assert quick.find_trees(who, wanted.tolist()) == plain.find_trees(who, wanted.tolist())
 
 
 def test_what_the_printed_program_loses_is_counted_on_its_graphs_only() -> None:
     star = FlowNetwork(overlay(4, [(0, 1), (1, 2), (1, 3)]), link=Rate(4.0), peer="links")
     star.arc_capacity[:] = np.inf
     messages = [(0, [2, 3])] + [(0, [2, 3])] * 9
-    one = printed.single(star.graph, messages)
+    one = printed.find_single_graphs(star.graph, messages)
     # The first message unites both paths, the nine others end at 3; peer 1 has capacity 12, peers 2 and 3 have 4.
     assert sorted(one.workload.demand[0].tolist()) == [1.0, 9.0]
-    assert printed.lost(star, one) == pytest.approx(11 - 5)
+    assert printed.count_lost(star, one) == pytest.approx(11 - 5)
 
 
 def test_workloads_count_what_is_wanted() -> None:
     cell = CellTrial("honest", **SMALL)
     publishers, receivers = draw_messages(cell, 1)
     own = sum(publishers[i % len(publishers)] in wanted for i, wanted in enumerate(receivers))
-    assert workload_of(cell, 1).deliveries() == sum(map(len, receivers)) - own
+    assert draw_cell_workload(cell, 1).deliveries() == sum(map(len, receivers)) - own
 
 
 @pytest.mark.parametrize("strategy", ["honest", "printed"])

@@ -7,8 +7,8 @@ from tests.oracles.required_k import required_k
 from wend.model.rates import Rate
 from wend.planning.path_ranking import RANKINGS, find_ranking
 from wend.studies.campr.rankings import MAX_K, RankingTrial, run_ranking
-from wend.studies.campr.receivers_floor import receivers_floor
-from wend.studies.campr.trials import MBIT, CellTrial, network_of, workload_of
+from wend.studies.campr.receivers_floor import compute_floor
+from wend.studies.campr.trials import MBIT, CellTrial, draw_cell_workload, make_network
 
 SMALL = {"nodes": 24, "messages": 80}
 
@@ -18,9 +18,9 @@ def test_the_required_k_is_that_of_trying_each(name: str) -> None:
     for seed in (1, 2, 3):
         found = run_ranking(RankingTrial(name, **SMALL), seed)  # type: ignore[arg-type]
         cell = CellTrial("honest", popularity=0.25, **SMALL)  # type: ignore[arg-type]
-        network, workload = network_of(cell, seed, Rate(MBIT, bits=True)), workload_of(cell, seed)
+        network, workload = make_network(cell, seed, Rate(MBIT, bits=True)), draw_cell_workload(cell, seed)
         shortest = required_k(network, workload, 1).y[0]
-        halfway = (shortest + receivers_floor(network, workload)) / 2
+        halfway = (shortest + compute_floor(network, workload)) / 2
         network.peer_capacity *= halfway
         tried = required_k(network, workload, MAX_K, find_ranking(name))
         assert found["solved"] == float(tried.k is not None)

@@ -5,10 +5,10 @@ import pytest
 
 from wend.studies.campr.simulated import (
     SimulatedTrial,
+    draw_simulated_workload,
+    make_simulated_network,
+    make_simulated_plan,
     run_simulated,
-    simulated_network,
-    simulated_plan,
-    simulated_workload,
 )
 
 SEED = 3
@@ -22,9 +22,9 @@ def small(strategy: str, load: float = 1.0) -> SimulatedTrial:
 def test_links_carry_just_what_the_balanced_plan_needs() -> None:
     for load in (0.5, 1.0):
         trial = small("balance", load)
-        workload = simulated_workload(trial, SEED)
-        network, single_load = simulated_network(trial, workload, SEED)
-        plan = simulated_plan(trial, network, workload)
+        workload = draw_simulated_workload(trial, SEED)
+        network, single_load = make_simulated_network(trial, workload, SEED)
+        plan = make_simulated_plan(trial, network, workload)
         assert plan.head.highest_load == pytest.approx(load, rel=1e-6)
         assert plan.head.highest_load_single == pytest.approx(single_load)
         assert single_load > load

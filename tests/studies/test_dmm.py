@@ -22,7 +22,7 @@ from wend.studies.dmm.range_workload import (
     timed_publications,
     timed_subscriptions,
 )
-from wend.studies.dmm.runs import STRATEGIES, play
+from wend.studies.dmm.runs import STRATEGIES, place_peers, play
 from wend.studies.dmm.study import DMM_STUDY
 from wend.studies.dmm.trials import SCALE_METRICS, TRIALS, ScaleTrial, run_scale, scale_setting
 from wend.studies.study_report import write_report
@@ -142,6 +142,14 @@ def test_what_is_lost_is_missing() -> None:
     assert 0.2 < played.made.mean() < 0.9
     assert (played.delay_ns[played.made] > 0).all()
     assert (played.delay_ns[~played.made] == -1).all()
+
+
+def test_every_choice_of_links_has_a_network_in_a_smoke_run() -> None:
+    size = DMM_STUDY.size("smoke")
+    table = next(one for one in DMM_STUDY.tables if one.name == "Sensitivity")
+    trials = [run.fields for _, fields in table.columns for run in size.runs(fields)]
+    for domains, density in {(trial.domains, trial.density) for trial in trials}:
+        assert place_peers(10, domains, 1, density).hops(0, 9) > 0
 
 
 def test_those_who_crashed_before_a_publication_are_not_due() -> None:

@@ -13,7 +13,7 @@ from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import Flow, make_workload
 from wend.planning.models import Goal, balance
 from wend.planning.problem import make_problem
-from wend.studies.campr.receivers_floor import floor_loss, receivers_floor
+from wend.studies.campr.receivers_floor import compute_floor, compute_floor_loss
 
 
 def test_no_plan_is_below_the_floor() -> None:
@@ -22,8 +22,8 @@ def test_no_plan_is_below_the_floor() -> None:
         network, made, *_ = instance(seed, peers=5, flows=2, rates=2)
         best = optimal(network, made, Goal("balance"))
         assert best is not None
-        assert receivers_floor(network, made) <= best * (1 + 1e-6), seed
-        met += receivers_floor(network, made) > 0.9 * best
+        assert compute_floor(network, made) <= best * (1 + 1e-6), seed
+        met += compute_floor(network, made) > 0.9 * best
     assert met > 5, "the floor must be near the optimum sometimes"
 
 
@@ -56,7 +56,7 @@ def test_receivers_lose_what_their_links_cannot_carry() -> None:
     """Peer 2 receives 20 of the 30 that it wants, peer 1 all of its 30: its links carry 30."""
     chain = FlowNetwork(overlay(3, [(0, 1, 1, 10.0), (1, 2, 1, 20.0)]))
     made = make_workload([Flow(0, [1, 2], 30)], chain.names)
-    assert floor_loss(chain, made) == pytest.approx(10 / 60)
-    assert floor_loss(chain, made, 0.5) == pytest.approx((15 + 20) / 60)
-    assert floor_loss(chain, made, 1.5) == 0.0
-    assert receivers_floor(chain, made) == pytest.approx(1.5)
+    assert compute_floor_loss(chain, made) == pytest.approx(10 / 60)
+    assert compute_floor_loss(chain, made, 0.5) == pytest.approx((15 + 20) / 60)
+    assert compute_floor_loss(chain, made, 1.5) == 0.0
+    assert compute_floor(chain, made) == pytest.approx(1.5)

@@ -2,11 +2,13 @@
 
 import pytest
 
+from wend.drivers.scenarios import Scenario
+from wend.drivers.world import build
 from wend.model.errors import ConfigError
 from wend.pipeline.scenario_rows import scenario_key
 from wend.studies import find_study
 from wend.studies.claims import load_claims
-from wend.studies.dcrd.study import DCRD
+from wend.studies.dcrd.study import DCRD, crashes
 from wend.studies.study_run import study_runs
 
 EVERY = DCRD.strategies()
@@ -20,12 +22,26 @@ def axis_values(name: str) -> tuple[float, ...]:
 
 
 def test_what_the_paper_varies() -> None:
-    assert [figure.name for figure in DCRD.figures] == ["2", "3", "4", "5", "6", "7", "8"]
+    assert [figure.name for figure in DCRD.figures] == [*"2345678", "crashes"]
     assert axis_values("2") == axis_values("3") == (0.0, 0.02, 0.04, 0.06, 0.08, 0.10)
     assert axis_values("4") == (3, 4, 5, 6, 7, 8, 9, 10)
     assert axis_values("5") == (10, 20, 40, 80, 120, 160)
     assert {1.5, 2.0, 3.0, 4.0} <= set(axis_values("6"))
     assert axis_values("8") == (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+
+
+def test_peers_crash_as_often_as_the_axis_says() -> None:
+    runs = study_runs(DCRD.only(["crashes"], EVERY), DEFAULT, [], EVERY)
+    assert {run.strategy for run in runs if isinstance(run, Scenario)} == {"oracle", "dcrd", "adaptive"}
+    shares = set()
+    for run in runs:
+        assert isinstance(run, Scenario) and run.peer_outages is not None and run.pf == 0.0
+        up, down = run.peer_outages.up.mean_s, run.peer_outages.down.mean_s
+        shares.add(round(down / (up + down), 9))
+    assert shares == {0.02, 0.04, 0.06, 0.08, 0.10}
+    world = build(Scenario(peers=20, duration="600s", peer_outages=crashes(0.1)))
+    lost = sum(until - start for _, start, until in world.peer_faults.outages())
+    assert lost / (20 * (world.end_ns - world.begin_ns)) == pytest.approx(0.1, rel=0.25)
 
 
 def test_sizes() -> None:

@@ -279,3 +279,29 @@ def select_graphs(graphs: DeliveryGraphs, numbers: Longs) -> DeliveryGraphs:
 def limit_k(graphs: DeliveryGraphs, k: int) -> DeliveryGraphs:
     """The graphs of a smaller k."""
     return select_graphs(graphs, np.flatnonzero(graphs.level <= k))
+
+
+def unite_graphs(graphs: DeliveryGraphs, others: DeliveryGraphs) -> DeliveryGraphs:
+    """The graphs of each flow, and after them those of `others` that are not among them."""
+    arcs: list[Ints] = []
+    levels: list[int] = []
+    counts: list[int] = []
+    for flow in range(len(graphs.of_flow) - 1):
+        known: set[bytes] = set()
+        for each in (graphs, others):
+            for g in range(int(each.of_flow[flow]), int(each.of_flow[flow + 1])):
+                tree = each.arcs[each.ptr[g] : each.ptr[g + 1]]
+                if (key := arcs_key(tree)) not in known:
+                    known.add(key)
+                    arcs.append(tree)
+                    levels.append(int(each.level[g]))
+        counts.append(len(known))
+    flat = np.concatenate(arcs).astype(np.int32)
+    return DeliveryGraphs(
+        run_offsets(counts), run_offsets([len(tree) for tree in arcs]), flat, np.array(levels, dtype=np.int32)
+    )
+
+
+def arcs_key(arcs: Ints) -> bytes:
+    """The same key for the same arcs in any order."""
+    return np.sort(arcs).astype(np.int32).tobytes()

@@ -73,6 +73,9 @@ class FlowWorkload:
         workload.unwanted = self.unwanted
         return workload
 
+    def without_deadlines(self) -> "FlowWorkload":
+        return FlowWorkload(self.publisher, self.ptr, self.receivers, self.demand, self.weight)
+
     def deliveries(self) -> float:
         """Deliveries per second."""
         return float(np.diff(self.ptr) @ self.demand[MESSAGES])

@@ -20,6 +20,8 @@ NANOSECONDS = 1e-9
 WAIT = 0.25
 """The mean wait in a queue at a third of its capacity, in transmission times, if packets of one size arrive at random
 (M/D/1: load / (2 - 2 x load))."""
+CHANCE = 0.25
+"""How much a delivery counts that is late only if packets wait so, for a goal that counts late deliveries."""
 ROUNDING = 1e-9
 """Delays that exceed a deadline by less than this share of it are in time."""
 
@@ -41,6 +43,11 @@ class GraphDelays(NamedTuple):
     """For each graph the number of its flow's receivers that miss their deadline."""
     late_if_waiting: Ints
     """The same if a packet waits `WAIT` of its transmission time at each hop."""
+
+    @property
+    def expected_late(self) -> Floats:
+        """The late receivers, with a share of those that are late only if packets wait."""
+        return np.asarray(self.late + CHANCE * (self.late_if_waiting - self.late), dtype=np.float64)
 
 
 def compute_arc_times(network: FlowNetwork) -> ArcTimes:

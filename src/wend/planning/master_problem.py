@@ -26,10 +26,12 @@ import numpy as np
 from wend.model.compiled import compiled
 from wend.planning.arrays import Floats, Ints, Longs, run_numbers, run_offsets
 from wend.planning.problem import Objective, Problem
-from wend.planning.solver import LinearProgram
+from wend.planning.solver import LinearProgram, LpSolution
 
 EQUAL = 1e-7
 """The tolerance of the solver."""
+MAX_SLACK = 1e-4
+"""The most by which the row of an earlier stage may give way."""
 CHEAPER = 1e-9
 """How much cheaper a graph must be to become a column, relative to the sum of prices and the highest cost."""
 ROUNDS, EAGER = 60, 10.0
@@ -40,6 +42,8 @@ class MasterSolution(NamedTuple):
     shares: Floats
     columns: int
     """The number of graphs in the program, without default graphs."""
+    prices: Floats
+    """What a unit of load on each row costs, in units of the last objective; 0 for rows that do not bind."""
 
 
 def optimise(problem: Problem, objectives: Sequence[Objective], *, limit: float | None) -> MasterSolution | None:
@@ -48,8 +52,9 @@ def optimise(problem: Problem, objectives: Sequence[Objective], *, limit: float 
     floor = float((problem.base / problem.capacity).max(initial=0.0))
     if limit is not None and floor > limit * (1 + EQUAL):
         return None
+    free = np.zeros(len(problem.capacity))
     if not len(problem.rows):
-        return MasterSolution(_select_one(problem, _find_cheapest(problem.of_flow, problem.ranks(objectives))), 0)
+        return MasterSolution(_select_one(problem, _find_cheapest(problem.of_flow, problem.ranks(objectives))), 0, free)
     if limit == 0:
         return _solve_without_load(problem, problem.ranks(objectives))
     # The solver's tolerances are absolute. In units of the limit, or of the load of single paths, loads are about 1.
@@ -66,7 +71,7 @@ def optimise(problem: Problem, objectives: Sequence[Objective], *, limit: float 
         master.improve(in_units)
         if number < len(objectives):
             master.hold(in_units)
-    return MasterSolution(master.shares, int((master.column >= 0).sum()))
+    return MasterSolution(master.shares, int((master.column >= 0).sum()), master.prices / scaled.capacity)
 
 
 def _solve_without_load(problem: Problem, ranks: Floats) -> MasterSolution | None:
@@ -77,13 +82,16 @@ def _solve_without_load(problem: Problem, ranks: Floats) -> MasterSolution | Non
     ends = run_offsets(loading)[problem.ptr]
     free = np.where(np.diff(ends) == 0, ranks, np.inf)
     best = _find_cheapest(problem.of_flow, free)
-    return MasterSolution(_select_one(problem, best), 0) if np.isfinite(free[best]).all() else None
+    if not np.isfinite(free[best]).all():
+        return None
+    return MasterSolution(_select_one(problem, best), 0, np.zeros(len(problem.capacity)))
 
 
 class _HeldObjective(NamedTuple):
     """The row that keeps an objective of an earlier stage at its value."""
 
     row: int
+    most: float
     extra: Floats
     """What each graph costs beyond its flow's default graph, in the unit of the row."""
 
@@ -103,6 +111,8 @@ class _Master:
         self.costs = np.zeros(len(problem.hops))
         self.objective = 0.0
         """The value of the current objective, without what the default graphs cost."""
+        self.prices = np.zeros(len(problem.capacity))
+        """The price of each row as the program last had it, for all of its capacity."""
         self.held: list[_HeldObjective] = []
         self.shares = _select_one(problem, default)
         self.model = LinearProgram()
@@ -129,9 +139,9 @@ class _Master:
         inside = np.flatnonzero(self.column >= 0)
         extra = self.costs - self.costs[self.default[self.flow]]
         unit = max(abs(whole), float(np.abs(extra).max(initial=0.0)), 1e-12)
-        held = _HeldObjective(self.model.row_count, extra / unit)
         # Without slack of its own the row has none: any would become tiny shares of further graphs.
         most = (self.objective + objective.slack * abs(whole)) / unit
+        held = _HeldObjective(self.model.row_count, most, extra / unit)
         columns = np.append(0, self.column[inside]).astype(np.int32)
         values = np.append(objective.y / unit, held.extra[inside])
         self.model.add_rows(np.array([most]), np.zeros(1, dtype=np.int32), columns, values)
@@ -144,22 +154,32 @@ class _Master:
         inside = np.flatnonzero(self.column >= 0)
         self.model.set_cost(np.append(0, self.column[inside]), np.append(objective.y, self._extra(inside)))
         while True:
-            answer = self.model.solve()
-            assert answer is not None, "y is unbounded, or at least as high as found before"
+            answer = self._solve()
             y = float(answer.values[0])
             prices = np.zeros(len(p.capacity))
             prices[self.used] = -answer.row_duals[: len(self.used)]
-            self.objective = answer.objective
+            self.objective, self.prices = answer.objective, prices
             costs = self.costs + sum((-answer.row_duals[held.row] * held.extra for held in self.held), np.zeros(1))
-            priced = _price_graphs(p.of_flow, p.ptr, p.rows, p.demand, p.unit, prices / p.capacity, costs)
-            best = _find_cheapest(p.of_flow, priced)
-            known = np.where((self.column >= 0) | (self.default[self.flow] == np.arange(len(priced))), priced, np.inf)
+            totals = price_graphs(p.of_flow, p.ptr, p.rows, p.demand, p.unit, prices / p.capacity, costs)
+            best = _find_cheapest(p.of_flow, totals)
+            known = np.where((self.column >= 0) | (self.default[self.flow] == np.arange(len(totals))), totals, np.inf)
             least = np.minimum.reduceat(known, p.of_flow[:-1])
-            fresh = best[priced[best] < least - CHEAPER * max(float(prices.sum()), float(np.abs(priced).max()))]
+            fresh = best[totals[best] < least - CHEAPER * max(float(prices.sum()), float(np.abs(totals).max()))]
             if not len(fresh) or (enough is not None and y <= enough):
                 self._read(answer.values)
                 return y
             self._add(fresh)
+
+    def _solve(self) -> LpSolution:
+        """Solve the program. The value of an earlier stage may have been reached only within the solver's tolerance,
+        and be out of reach for exact arithmetic; then the rows that hold such values give way."""
+        slack = EQUAL
+        while (answer := self.model.solve()) is None:
+            assert slack < MAX_SLACK, "y is unbounded, or at least as high as found before"
+            for held in self.held:
+                self.model.bound_row(held.row, held.most + slack)
+            slack *= 10
+        return answer
 
     def _extra(self, graphs: Longs) -> Floats:
         """How much more the graphs cost than the default graphs of their flows."""
@@ -202,10 +222,10 @@ def _multiplicative_weights(problem: Problem) -> tuple[Longs, Longs]:
     chosen = np.zeros(len(problem.hops), dtype=bool)
     total = np.zeros(len(rows))
     for number in range(1, ROUNDS + 1):
-        priced = _price_graphs(
+        totals = price_graphs(
             problem.of_flow, problem.ptr, problem.rows, problem.demand, problem.unit, prices / problem.capacity, nothing
         )
-        best = _find_cheapest(problem.of_flow, priced)
+        best = _find_cheapest(problem.of_flow, totals)
         chosen[best] = True
         total += (problem.loads(_select_one(problem, best)) / problem.capacity)[rows]
         steep = np.exp(EAGER * np.sqrt(number) * (total / (total.max() or 1.0) - 1))
@@ -220,7 +240,7 @@ def _select_one(problem: Problem, graphs: Longs) -> Floats:
 
 
 @compiled
-def _price_graphs(
+def price_graphs(
     of_flow: Longs, ptr: Longs, rows: Ints, demand: Floats, unit: Ints, prices: Floats, costs: Floats
 ) -> Floats:
     """The cost of each graph at these prices of the rows that it loads."""

@@ -25,12 +25,10 @@ def check_model_file(path: Path | None) -> None:
         raise ConfigError(f"a model is written as {' or '.join(ENDINGS)}, and {path} ends in neither")
 
 
-def write_model(
-    path: Path, candidates: Candidates, goal: Goal, max_load: float, rows: CapacityRows, names: tuple[str, ...]
-) -> None:
+def write_model(path: Path, candidates: Candidates, goal: Goal, rows: CapacityRows, names: tuple[str, ...]) -> None:
     check_model_file(path)
     problem = candidates.problem
-    program = make_whole_program(problem, goal, max_load)
+    program = make_whole_program(problem, goal, candidates.max_load)
     of_flow = problem.of_flow
     flow = run_numbers(of_flow)
     columns = [

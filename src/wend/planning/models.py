@@ -6,6 +6,7 @@ capacities, so `y`, the highest load, is a utilisation. A plan with y of at most
 - balance: the least y; of all plans that reach it the least usage;
 - min-usage: the fewest messages on links, with no load above its capacity;
 - min-delay: the least delay, each delivery with the weight of its flow, with no load above its capacity;
+- on-time: the fewest late deliveries, each with the weight of its flow, with no load above its capacity;
 - blend: (1 - b) x usage + b x y, each divided by its value with single shortest paths, unless that is 0.
 
 Of equally good plans each goal prefers the one with the least weighted delay, and `min-delay` the one with the least
@@ -40,7 +41,7 @@ DUST = 1e-9
 class Goal(msgspec.Struct, frozen=True):
     """The objective of a plan."""
 
-    kind: Literal["min-usage", "min-delay", "balance", "blend"]
+    kind: Literal["min-usage", "min-delay", "on-time", "balance", "blend"]
     weight: float = 0.0
     """The weight of balance in a blend."""
 
@@ -50,13 +51,15 @@ class Goal(msgspec.Struct, frozen=True):
 
 def parse_goal(text: str) -> Goal:
     match text:
-        case "min-usage" | "min-delay" | "balance":
+        case "min-usage" | "min-delay" | "on-time" | "balance":
             return Goal(text)
     kind, _, weight = text.partition(":")
     with suppress(ValueError):
         if kind == "blend" and 0 <= float(weight) <= 1:
             return Goal("blend", float(weight))
-    raise ConfigError(f"the goal must be min-usage, min-delay, balance or blend:B with B in 0..1, got {text!r}")
+    raise ConfigError(
+        f"the goal must be min-usage, min-delay, on-time, balance or blend:B with B in 0..1, got {text!r}"
+    )
 
 
 class Solution(NamedTuple):
@@ -70,6 +73,7 @@ class Solution(NamedTuple):
 
 
 USAGE, DELAY, MOVED, LOAD = Objective(usage=1.0), Objective(delay=1.0), Objective(moved=1.0), Objective(y=1.0)
+LATE = Objective(late=1.0)
 
 
 def solve(
@@ -99,6 +103,8 @@ def first_objective(problem: Problem, goal: Goal) -> Objective:
             return USAGE
         case "min-delay":
             return DELAY
+        case "on-time":
+            return LATE
         case "blend":
             single = problem.single_path_shares()
             # A value that is 0 with single paths cannot be a unit: then the unit is 1.

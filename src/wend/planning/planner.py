@@ -1,6 +1,7 @@
 """Making a plan from a network and a workload: paths, delivery graphs, linear program, forwarding tables."""
 
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,6 +56,7 @@ def make_plan(
     partial: bool = False,
     survive: int = 0,
     max_load: float = 1.0,
+    room: float = inf,
     running: Plan | None = None,
     model: Path | None = None,
     search: PlanSearch = IN_THIS_PROCESS,
@@ -62,34 +64,36 @@ def make_plan(
     """A plan that carries all flows. If none does: an error, or with `partial` the most valuable part that fits.
 
     Without `k` it has the least k with which everything fits. With `survive` it also carries the flows after the
-    failure of that many links. While nothing fails, no load is above `max_load` of a capacity. The plan moves as few
+    failure of that many links. While nothing fails, no load is above `max_load` of a capacity, nor
+    above `room` times that of the balanced plan without deadlines. The plan moves as few
     flows of the `running` one as its goal allows. Its linear model is written to `model`. `search` gives the same plan
     as the default.
     """
-    check_limits(k, max_load)
+    check_limits(k, max_load, room)
     if survive not in SURVIVABLE:
         raise ConfigError(f"a plan survives the failure of 0 or 1 links, not of {survive}")
     if survive and partial:
         raise ConfigError("a plan that survives failures carries everything: leave out --partial")
     old = None if running is None else find_running_graphs(running, network, workload)
     candidates, choice = choose_routes(
-        network, workload, goal, k, ranking=ranking, max_load=max_load, running=old, find=search.paths
+        network, workload, goal, k, ranking=ranking, max_load=max_load, room=room, running=old, find=search.paths
     )
+    limit = candidates.max_load
     if model is not None:
-        write_model(model, candidates, goal, max_load, make_capacity_rows(network), network.names)
+        write_model(model, candidates, goal, make_capacity_rows(network), network.names)
     if choice is not None:
         used = choice
     elif partial:
-        part = find_most_valuable(network.scale(max_load), workload, candidates.graphs)
+        part = find_most_valuable(network.scale(limit), workload, candidates.graphs)
         used = Allocation(part.graphs, part.shares)
     else:
-        raise ConfigError(_misfit_sentence(network, candidates.problem, candidates.k, max_load))
+        raise ConfigError(_misfit_sentence(network, candidates.problem, candidates.k, limit))
     after: list[RoutesAfterFailure] = []
     if survive:
         after = search.failures(RoutesInUse(network, workload, *used, candidates.k, ranking))
     joined, failed = _add_backups(used, after)
     one = Allocation(candidates.single, np.ones(len(workload)))
-    plan = _assemble_plan(network, workload, goal, candidates.k, ranking, joined, one, choice is None, failed, max_load)
+    plan = _assemble_plan(network, workload, goal, candidates.k, ranking, joined, one, choice is None, failed, limit)
     if plan.head.highest_load > 1 + TOLERANCE:
         over = f"to {plan.head.highest_load:.6g} times its capacity"
         raise ConfigError(f"rounding loads a link or peer {over}: demands and capacities differ by too much")

@@ -44,6 +44,7 @@ class Objective(NamedTuple):
     usage: float = 0.0
     delay: float = 0.0
     moved: float = 0.0
+    late: float = 0.0
     y: float = 0.0
     """The weight of the highest load."""
     slack: float = 0.0
@@ -62,6 +63,8 @@ class Problem(NamedTuple):
     """The weight of its flow times the sum of the delays of its receivers, in seconds."""
     moved: Floats
     """1 if the flow would leave the graph that a running plan has for it, else 0."""
+    late: Floats
+    """The weight of its flow times the number of its late receivers, with allowance for waiting."""
     demand: Floats
     """By unit and flow."""
     usage_unit: int
@@ -71,7 +74,7 @@ class Problem(NamedTuple):
     base: Floats
     """The load of each row that is the same for every choice."""
     constant: Objective = Objective()
-    """The usage, delay and moved demand that are the same for every choice."""
+    """The usage, delay, moved demand and late deliveries that are the same for every choice."""
 
     def costs(self, objective: Objective) -> Floats:
         """What each graph costs if it carries all of its flow."""
@@ -81,6 +84,7 @@ class Problem(NamedTuple):
             (objective.usage, self.hops, self.usage_unit),
             (objective.delay, self.delay, MESSAGES),
             (objective.moved, self.moved, MESSAGES),
+            (objective.late, self.late, MESSAGES),
         ):
             if weight:
                 total += weight * each * self.demand[unit][flow]
@@ -88,8 +92,7 @@ class Problem(NamedTuple):
 
     def fixed_part(self, objective: Objective) -> float:
         """The part of an objective that is the same for every choice."""
-        constant = self.constant
-        return sum(weight * each for weight, each in zip(objective[:3], constant[:3], strict=True))
+        return sum(weight * each for weight, each in zip(objective[:4], self.constant[:4], strict=True))
 
     def ranks(self, objectives: Sequence[Objective]) -> Floats:
         """A number for each graph, lower if its costs are: by the first objective, of equal ones by the next."""
@@ -140,12 +143,11 @@ def make_problem(network: FlowNetwork, workload: FlowWorkload, graphs: DeliveryG
     hops = np.diff(graphs.ptr).astype(float)
     base = np.zeros(len(rows.capacity))
     flow = run_numbers(graphs.of_flow)
-    delay = (
-        workload.weight[flow] * compute_graph_delays(network, workload, graphs.of_flow, graphs.ptr, graphs.arcs).total
-    )
+    delays = compute_graph_delays(network, workload, graphs.of_flow, graphs.ptr, graphs.arcs)
+    weight = workload.weight[flow]
     return Problem(
-        graphs.of_flow, ptr, loaded, hops, delay, np.zeros(len(hops)), workload.demand, usage_unit, rows.unit,
-        rows.capacity, base,
+        graphs.of_flow, ptr, loaded, hops, weight * delays.total, np.zeros(len(hops)), weight * delays.expected_late,
+        workload.demand, usage_unit, rows.unit, rows.capacity, base,
     )  # fmt: skip
 
 

@@ -61,7 +61,7 @@ def reduce_problem(problem: Problem, *, limit: float | None, objectives: Sequenc
         if (len(graphs), len(rows)) == before:
             break
     extra, least = [], []
-    for each in (problem.hops, problem.delay, problem.moved):
+    for each in (problem.hops, problem.delay, problem.moved, problem.late):
         lowest = np.minimum.reduceat(each[graphs], of_flow[:-1]) if flows else np.zeros(0)
         extra.append((each[graphs] - np.repeat(lowest, np.diff(of_flow))).round(12))
         least.append(lowest)
@@ -71,6 +71,7 @@ def reduce_problem(problem: Problem, *, limit: float | None, objectives: Sequenc
         problem.constant.usage + float(least[0] @ problem.demand[problem.usage_unit]),
         problem.constant.delay + float(least[1] @ messages),
         problem.constant.moved + float(least[2] @ messages),
+        problem.constant.late + float(least[3] @ messages),
     )
     return ReducedProblem(merged._replace(base=base, constant=constant), graphs, of_flow, choice)
 
@@ -171,7 +172,7 @@ def _merge(
     problem: Problem, of_flow: Longs, ptr: Longs, rows: Ints, extra: Floats, priced: bool
 ) -> tuple[Problem, Longs]:
     """Merge equal flows, and drop flows that have only one graph. `extra` is what a graph has more than its flow must:
-    hops, delay and moved demand."""
+    hops, delay, moved demand and late receivers."""
     both = priced or len(np.unique(problem.unit)) > 1
     ratio = problem.demand[1] / problem.demand[0] if both else np.zeros(problem.demand.shape[1])
     kind = (
@@ -205,6 +206,7 @@ def _merge(
         hops=extra[0][chosen],
         delay=extra[1][chosen],
         moved=extra[2][chosen],
+        late=extra[3][chosen],
         demand=demand.reshape(2, len(firsts)),
     )
     return merged, choice

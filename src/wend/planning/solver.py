@@ -83,6 +83,9 @@ class LinearProgram:
     def set_value(self, row: int, column: int, value: float) -> None:
         self.highs.changeCoeff(row, column, value)
 
+    def bound_row(self, row: int, upper: float) -> None:
+        self.highs.changeRowBounds(row, -FREE, upper)
+
     def set_bounds(self, column: int, lower: float, upper: float) -> None:
         self.highs.changeColBounds(column, lower, upper)
 

@@ -5,7 +5,7 @@ scenario or a trial (`wend.pipeline.sweeps.trials`). A point of a figure is a *s
 figures that share a setting share its runs.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -99,6 +99,12 @@ class Axis(msgspec.Struct, frozen=True):
     thin: tuple[float, ...]
     label: str
     log: bool = False
+    table: Callable[[float], Any] | None = None
+    """Makes the value of a field that is a table, from the number that the axis shows."""
+
+    def fields(self, x: float) -> Fields:
+        """The field that the axis sets at x."""
+        return {self.field: x if self.table is None else self.table(x)}
 
 
 Curve = tuple[tuple[float, str | None], ...]
@@ -170,7 +176,7 @@ class Figure(msgspec.Struct, frozen=True):
             yield Point(x, metric, fixed)
         if self.axis is not None:
             for x in self.axis.thin if size.thin else self.axis.values:
-                yield Point(x, series.metric or panel.metric, {**fixed, self.axis.field: x})
+                yield Point(x, series.metric or panel.metric, {**fixed, **self.axis.fields(x)})
 
     def settings(self, size: Size) -> Iterator[Fields]:
         for panel in self.panels:

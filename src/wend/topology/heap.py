@@ -6,13 +6,13 @@ A search adds a node again when it finds a shorter path to it, and skips entries
 import numpy as np
 
 from wend.model.compiled import compiled
-from wend.topology.underlay import Index, Ints
+from wend.topology.underlay import Floats, Index, Ints
 
 Number = int | np.signedinteger
 
 
 @compiled
-def push(keys: Ints, nodes: Index, size: Number, key: Number, node: Number) -> int:
+def push(keys: Ints | Floats, nodes: Index, size: Number, key: Number | float, node: Number) -> int:
     """Add to a binary heap ordered by (key, place)."""
     i = int(size)
     while i > 0:
@@ -28,7 +28,7 @@ def push(keys: Ints, nodes: Index, size: Number, key: Number, node: Number) -> i
 
 
 @compiled
-def pop(keys: Ints, nodes: Index, size: int) -> int:
+def pop(keys: Ints | Floats, nodes: Index, size: int) -> int:
     """Remove the top, which the caller has read."""
     size -= 1
     key, node = keys[size], nodes[size]

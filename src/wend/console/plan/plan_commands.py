@@ -60,7 +60,10 @@ Tables = Annotated[
         "--from", metavar="DIR", help="Plan for measured links and flows: the folder of tables that `wend data` wrote."
     ),
 ]
-GoalName = Annotated[str, typer.Option(help="balance, min-usage, min-delay, or blend:B with B the weight of balance.")]
+GoalName = Annotated[
+    str,
+    typer.Option(help="balance, min-usage, min-delay, on-time, or blend:B with B the weight of balance."),
+]
 DefaultDeadline = Annotated[
     str | None,
     typer.Option(help="Deadline of flows that state none: 200ms, or 3x the shortest delay of each receiver."),
@@ -75,7 +78,12 @@ PathCount = Annotated[
     typer.Option("--k", metavar="K|auto", help="The most paths to each receiver."),
 ]
 MaxLoad = Annotated[
-    float, typer.Option(min=0.0, max=1.0, help="The highest load of a link or peer, as a share of its capacity.")
+    str,
+    typer.Option(
+        metavar="SHARE|Nx",
+        help="The highest load of a link or peer, as a share of its capacity, or as a multiple of that of the balanced "
+        "plan without deadlines: 1.1x.",
+    ),
 ]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a plan.")]
 
@@ -96,7 +104,7 @@ def make(
     goal: GoalName = "balance",
     k: PathCount = "5",
     deadline: DefaultDeadline = None,
-    max_load: MaxLoad = 1.0,
+    max_load: MaxLoad = "1",
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the plan to this folder.")] = None,
     overwrite: Overwrite = False,
     link_capacity: LinkCapacity = None,
@@ -121,16 +129,14 @@ def make(
 ) -> None:
     if context.invoked_subcommand is not None:
         return
-    if tables is not None and (topology is not None or workload is not None):
-        raise ConfigError("--from already names links and flows: leave out --topology and --workload")
-    if tables is None and (topology is None or workload is None):
-        raise ConfigError("a plan needs --topology and --workload, or --from (wend plan --help)")
+    _check_sources(topology, workload, tables)
     from wend.model.flows import NO_DEADLINE, parse_deadline
     from wend.planning.model_files import check_model_file
     from wend.planning.models import parse_goal
     from wend.planning.planner import make_plan
+    from wend.planning.route_choice import parse_load_limit
 
-    objective, most_k = parse_goal(goal), parse_k(k)
+    objective, most_k, (share, room) = parse_goal(goal), parse_k(k), parse_load_limit(max_load)
     by_default = NO_DEADLINE if deadline is None else parse_deadline(deadline, "--deadline")
     check_model_file(model)
     if out is not None:
@@ -146,8 +152,8 @@ def make(
     searching = _open_search(master, flows, ranking, out)
     with stop_on_signals("nothing was written"), doing, announce_compilation(), searching as search:
         plan = make_plan(
-            network, flows, objective, most_k, ranking=ranking, partial=partial, survive=survive, max_load=max_load,
-            model=model, search=search,
+            network, flows, objective, most_k, ranking=ranking, partial=partial, survive=survive, max_load=share,
+            room=room, model=model, search=search,
         )  # fmt: skip
     print_remarks((*overlay.remarks, *_remark_on_unlimited_links(network)))
     if out is not None:
@@ -251,6 +257,13 @@ def verify(
         output_console().print(f"sound: {', '.join(count_text(*size) for size in sizes)}", markup=False)
     if faults:
         raise typer.Exit(2)
+
+
+def _check_sources(topology: str | None, workload: Path | None, tables: str | None) -> None:
+    if tables is not None and (topology is not None or workload is not None):
+        raise ConfigError("--from already names links and flows: leave out --topology and --workload")
+    if tables is None and (topology is None or workload is None):
+        raise ConfigError("a plan needs --topology and --workload, or --from (wend plan --help)")
 
 
 def _open_search(

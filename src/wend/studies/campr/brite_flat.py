@@ -31,7 +31,7 @@ def grow(peers: int, growth: Growth, *, seed: int, links: int = 2, side_km: floa
     degree = np.zeros(peers)
     overlay_links: list[OverlayLink] = []
     for here in range(1, peers):
-        weights = np.exp(-_distances(spots, here) / reach) if growth == "waxman" else degree[:here]
+        weights = np.exp(-_compute_distances(spots, here) / reach) if growth == "waxman" else degree[:here]
         count = min(links, here)
         chosen = np.arange(here) if count == here else rng.choice(here, count, replace=False, p=weights / weights.sum())
         for there in sorted(chosen.tolist()):
@@ -41,6 +41,6 @@ def grow(peers: int, growth: Growth, *, seed: int, links: int = 2, side_km: floa
     return Overlay(peers, overlay_links)
 
 
-def _distances(spots: NDArray[np.float64], here: int) -> NDArray[np.float64]:
+def _compute_distances(spots: NDArray[np.float64], here: int) -> NDArray[np.float64]:
     away = spots[:here] - spots[here]
     return np.asarray(np.hypot(away[:, 0], away[:, 1]))

@@ -46,30 +46,30 @@ class Program:
         self._passed: dict[int, dict[int, int]] = {}
         """By publisher and peer: the first known receiver whose paths all pass this peer."""
 
-    def trees(self, publisher: int, receivers: Sequence[int]) -> tuple[Nodes, ...]:
+    def find_trees(self, publisher: int, receivers: Sequence[int]) -> tuple[Nodes, ...]:
         """The k delivery graphs of a message, as lists of nodes. A graph without a path is empty."""
         known = self._known.setdefault(publisher, {})
         trees: list[Nodes] = [()] * self.k
-        for receiver in self._that_matter(publisher, receivers):
+        for receiver in self._select_relevant(publisher, receivers):
             if receiver == publisher:
                 trees = [(*tree, publisher) for tree in trees]
             elif receiver in known:
                 trees = list(known[receiver])
-            elif (held := self._contained(publisher, receiver)) is not None:
+            elif (held := self._find_contained(publisher, receiver)) is not None:
                 self._store(publisher, receiver, held)
             else:
-                self._store(publisher, receiver, self.paths(publisher)[receiver])
-                trees = [_united(tree, path) for tree, path in zip(trees, known[receiver], strict=True)]
+                self._store(publisher, receiver, self.find_paths_from(publisher)[receiver])
+                trees = [_unite(tree, path) for tree, path in zip(trees, known[receiver], strict=True)]
         return tuple(trees)
 
-    def _that_matter(self, publisher: int, receivers: Sequence[int]) -> Sequence[int]:
+    def _select_relevant(self, publisher: int, receivers: Sequence[int]) -> Sequence[int]:
         """If all receivers are known, only the last one has an effect (and the publisher, if it comes later)."""
         if not set(receivers) - {publisher} <= self._known[publisher].keys():
             return receivers
         last = next((i for i in range(len(receivers) - 1, -1, -1) if receivers[i] != publisher), 0)
         return receivers[last:]
 
-    def _contained(self, publisher: int, receiver: int) -> list[Nodes] | None:
+    def _find_contained(self, publisher: int, receiver: int) -> list[Nodes] | None:
         """Find the first known receiver whose paths all pass this one; return the paths up to this one."""
         other = self._passed.get(publisher, {}).get(receiver)
         if other is None:
@@ -82,22 +82,22 @@ class Program:
         for peer in set(paths[0]).intersection(*paths[1:]):
             passed[peer] = min(receiver, passed.get(peer, receiver))
 
-    def paths(self, publisher: int) -> list[list[Nodes]]:
+    def find_paths_from(self, publisher: int) -> list[list[Nodes]]:
         if publisher not in self._own:
             everyone = np.arange(len(self.graph.ptr) - 1, dtype=np.int32)
             paths = find_paths(self.graph, publisher, everyone, self.k, spare_ends=True)
             self._own[publisher] = [
-                [self._nodes(publisher, paths.arcs[paths.ptr[p] : paths.ptr[p + 1]]) for p in range(first, last)]
+                [self._list_nodes(publisher, paths.arcs[paths.ptr[p] : paths.ptr[p + 1]]) for p in range(first, last)]
                 + [()] * (self.k - (last - first))
                 for first, last in zip(paths.first[:-1].tolist(), paths.first[1:].tolist(), strict=True)
             ]
         return self._own[publisher]
 
-    def _nodes(self, publisher: int, arcs: Ints) -> Nodes:
+    def _list_nodes(self, publisher: int, arcs: Ints) -> Nodes:
         return (publisher, *self.graph.head[arcs].tolist())
 
 
-def _united(tree: Nodes, path: Nodes) -> Nodes:
+def _unite(tree: Nodes, path: Nodes) -> Nodes:
     return (*tree, *(node for node in path if node not in tree))
 
 
@@ -108,7 +108,7 @@ FlowCounts = dict[tuple[Nodes, ...], int]
 def count_flows(graph: CsrGraph, messages: Iterable[Message], k: int) -> FlowCounts:
     """Find the delivery graphs of all messages. Messages with the same graphs are one flow."""
     program = Program(graph, k)
-    found = Counter((publisher, program.trees(publisher, receivers)) for publisher, receivers in messages)
+    found = Counter((publisher, program.find_trees(publisher, receivers)) for publisher, receivers in messages)
     flows: FlowCounts = {}
     for (publisher, all_trees), count in found.items():
         trees = tuple(tuple(node for node in tree if node != publisher) for tree in all_trees)
@@ -117,7 +117,7 @@ def count_flows(graph: CsrGraph, messages: Iterable[Message], k: int) -> FlowCou
     return flows
 
 
-def needed_capacity(graph: CsrGraph, flows: FlowCounts, k: int) -> float:
+def compute_needed_capacity(graph: CsrGraph, flows: FlowCounts, k: int) -> float:
     """The least capacity per link, in messages, at which the program's load-balancing model has a solution. The
     capacity of a node is the sum over its links."""
     if not flows:
@@ -132,6 +132,7 @@ def needed_capacity(graph: CsrGraph, flows: FlowCounts, k: int) -> float:
         hops=np.zeros(count * k),
         delay=np.zeros(count * k),
         moved=np.zeros(count * k),
+        late=np.zeros(count * k),
         demand=np.array([list(flows.values()), [0] * count], dtype=float),
         usage_unit=MESSAGES,
         unit=np.zeros(len(degree), dtype=np.int32),
@@ -148,16 +149,16 @@ class Single(NamedTuple):
     graphs: DeliveryGraphs
 
 
-def single(graph: CsrGraph, messages: Iterable[Message]) -> Single:
+def find_single_graphs(graph: CsrGraph, messages: Iterable[Message]) -> Single:
     program = Program(graph, 1)
     flows: dict[tuple[Nodes, Nodes], int] = {}
     for publisher, receivers in messages:
-        (tree,) = program.trees(publisher, receivers)
+        (tree,) = program.find_trees(publisher, receivers)
         wanted = set(receivers)
         on_it = tuple(sorted({node for node in tree if node in wanted and node != publisher}))
         if on_it:
             flows[tree, on_it] = flows.get((tree, on_it), 0) + 1
-    arcs = [_arcs(graph, program, tree) for tree, _ in flows]
+    arcs = [_list_arcs(graph, program, tree) for tree, _ in flows]
     count = len(flows)
     receivers_ptr = np.concatenate(([0], np.cumsum([len(on_it) for _, on_it in flows]))).astype(np.int64)
     workload = FlowWorkload(
@@ -176,19 +177,19 @@ def single(graph: CsrGraph, messages: Iterable[Message]) -> Single:
     return Single(workload, graphs)
 
 
-def _arcs(graph: CsrGraph, program: Program, tree: Nodes) -> list[int]:
+def _list_arcs(graph: CsrGraph, program: Program, tree: Nodes) -> list[int]:
     """The arcs of a tree. With one path each, the last arc of its own path leads to a node."""
     publisher = tree[0]
     arcs = []
     for node in tree:
         if node != publisher:
-            before = program.paths(publisher)[node][0][-2]
+            before = program.find_paths_from(publisher)[node][0][-2]
             first, last = graph.ptr[before : before + 2]
             arcs.append(int(first + np.searchsorted(graph.head[first:last], node)))
     return arcs
 
 
-def lost(network: FlowNetwork, one: Single) -> float:
+def count_lost(network: FlowNetwork, one: Single) -> float:
     """The messages that receivers on the graphs lose, by the undelivered model (section 3.6.3)."""
     best = find_most_valuable(network, one.workload, one.graphs)
     return max(best.whole - best.value, 0.0)

@@ -23,8 +23,8 @@ from wend.planning.models import TIGHT, balance
 from wend.planning.path_ranking import BOTTLENECK_DISJOINT, find_ranking
 from wend.planning.problem import make_problem
 from wend.studies.campr.brite_flat import Growth
-from wend.studies.campr.receivers_floor import receivers_floor
-from wend.studies.campr.trials import MBIT, OWN_PARTS, CellTrial, network_of, workload_of
+from wend.studies.campr.receivers_floor import compute_floor
+from wend.studies.campr.trials import MBIT, OWN_PARTS, CellTrial, draw_cell_workload, make_network
 
 SHOWN = (1, 2, 3, 5, 10)
 MAX_K = max(SHOWN)
@@ -63,12 +63,12 @@ def _compare(trial: RankingTrial, seed: int) -> dict[str, float]:
     cell = CellTrial(
         "honest", nodes=trial.nodes, messages=trial.messages, popularity=trial.popularity, growth=trial.growth
     )
-    network, workload = network_of(cell, seed, Rate(MBIT, bits=True)), workload_of(cell, seed)
+    network, workload = make_network(cell, seed, Rate(MBIT, bits=True)), draw_cell_workload(cell, seed)
     shortest = balance(make_problem(network, workload, make_delivery_graphs(network, workload, 1))).y
     search = _PathRecorder(trial.strategy)
     graphs = make_delivery_graphs(network, workload, MAX_K, search.find)
     needed = [balance(make_problem(network, workload, limit_k(graphs, k))).y for k in range(1, MAX_K + 1)]
-    halfway = (shortest + receivers_floor(network, workload)) / 2
+    halfway = (shortest + compute_floor(network, workload)) / 2
     k = next((k for k, y in enumerate(needed, 1) if y <= halfway * (1 + TIGHT)), 0)
     return {
         "required_k": k or nan,
@@ -100,14 +100,14 @@ class _PathRecorder:
         paths = self._search(graph, source, receivers, k)
         self.seconds += process_time() - began
         self.receivers += len(receivers)
-        shortest = _delays(graph, self._disjoint(graph, source, receivers, 1))
-        stretches = _delays(graph, paths) / shortest[run_numbers(paths.first)]
+        shortest = _compute_delays(graph, self._disjoint(graph, source, receivers, 1))
+        stretches = _compute_delays(graph, paths) / shortest[run_numbers(paths.first)]
         self.stretches += stretches.tolist()
         self.first_stretches += stretches[paths.first[:-1]].tolist()
         return paths
 
 
-def _delays(graph: CsrGraph, paths: CandidatePaths) -> Floats:
+def _compute_delays(graph: CsrGraph, paths: CandidatePaths) -> Floats:
     return np.add.reduceat(graph.delay[paths.arcs].astype(float), paths.ptr[:-1])
 
 
@@ -117,7 +117,7 @@ def _compile_functions() -> None:
     _compare(RankingTrial("bottleneck-disjoint", nodes=12, messages=6), 1)
 
 
-def cost(trial: RankingTrial) -> float:
+def estimate_cost(trial: RankingTrial) -> float:
     """Estimate the seconds: Yen's algorithm takes some milliseconds for each receiver."""
     pairs = 0.075 * trial.nodes**2
     return (
@@ -135,5 +135,5 @@ RANKING = TrialKind(
     run_ranking,
     METRICS,
     parts=("model", "topology", "planning", *OWN_PARTS, "studies/campr/trials.py"),
-    cost=cost,
+    cost=estimate_cost,
 )

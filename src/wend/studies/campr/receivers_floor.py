@@ -13,19 +13,19 @@ from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import BITS, MESSAGES, FlowWorkload
 
 
-def receivers_floor(network: FlowNetwork, workload: FlowWorkload) -> float:
+def compute_floor(network: FlowNetwork, workload: FlowWorkload) -> float:
     """A lower bound of y: the highest ratio of a peer's demand to the capacity of the peer and its links."""
-    return max(float((demand / takes).max()) for demand, takes in _at_receivers(network, workload))
+    return max(float((demand / takes).max()) for demand, takes in _list_demands(network, workload))
 
 
-def floor_loss(network: FlowNetwork, workload: FlowWorkload, times: float = 1.0) -> float:
+def compute_floor_loss(network: FlowNetwork, workload: FlowWorkload, times: float = 1.0) -> float:
     """The share of messages or bits, whichever is more, that receivers lose under any routing, with capacities
     multiplied by `times`."""
-    rows = [(demand, times * takes) for demand, takes in _at_receivers(network, workload) if demand.any()]
+    rows = [(demand, times * takes) for demand, takes in _list_demands(network, workload) if demand.any()]
     return max(float(np.maximum(demand - takes, 0.0).sum() / demand.sum()) for demand, takes in rows)
 
 
-def _at_receivers(network: FlowNetwork, workload: FlowWorkload) -> Iterator[tuple[Floats, Floats]]:
+def _list_demands(network: FlowNetwork, workload: FlowWorkload) -> Iterator[tuple[Floats, Floats]]:
     """By unit: the demand of each peer, and the capacity of the peer and its links."""
     whose = np.repeat(np.arange(len(workload)), np.diff(workload.ptr))
     for unit in (MESSAGES, BITS):

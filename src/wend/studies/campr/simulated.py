@@ -43,8 +43,7 @@ from wend.planning.models import TIGHT, balance, parse_goal
 from wend.planning.planner import make_plan
 from wend.planning.problem import make_problem
 from wend.studies.campr.brite_flat import Growth
-from wend.studies.campr.trials import OWN_PARTS, CellTrial, network_of
-from wend.studies.campr.trials import workload_of as cell_workload
+from wend.studies.campr.trials import OWN_PARTS, CellTrial, draw_cell_workload, make_network
 from wend.topology.graph import Overlay
 
 GOALS = ("min-usage", "balance")
@@ -81,13 +80,13 @@ the 99th percentile of the delay; the load of the fullest link on single paths (
 
 
 def run_simulated(trial: SimulatedTrial, seed: int) -> dict[str, float]:
-    workload = simulated_workload(trial, seed)
-    network, single_load = simulated_network(trial, workload, seed)
-    plan = simulated_plan(trial, network, workload) if trial.strategy in GOALS else None
+    workload = draw_simulated_workload(trial, seed)
+    network, single_load = make_simulated_network(trial, workload, seed)
+    plan = make_simulated_plan(trial, network, workload) if trial.strategy in GOALS else None
     with TemporaryDirectory() as folder:
         flows = Path(folder) / "flows.jsonl"
         write_workload(workload, flows, network.names)
-        scenario = _scenario(trial, flows, network, seed)
+        scenario = _make_scenario(trial, flows, network, seed)
         topics = _publish_at_once(make_topics(scenario, network.overlay)) if trial.at_once else None
         world = World(scenario, network.overlay, topics=topics)
         world.plan = Forwarding(plan) if plan is not None else None
@@ -95,21 +94,21 @@ def run_simulated(trial: SimulatedTrial, seed: int) -> dict[str, float]:
     delay_ms = summary.delay_ms.p99
     metrics = {
         "undelivered": 1.0 - summary.delivery,
-        "dropped": _dropped(summary) / summary.expected,
+        "dropped": _count_dropped(summary) / summary.expected,
         "packets": summary.data_packets / summary.expected,
         "delay_s": np.nan if delay_ms is None else delay_ms / 1000,
         "single_load": single_load,
     }
-    return metrics if plan is None else metrics | _of_plan(plan)
+    return metrics if plan is None else metrics | _measure_plan(plan)
 
 
-def _dropped(summary: Summary) -> int:
+def _count_dropped(summary: Summary) -> int:
     """Drops by queues. A destination may be dropped again after a retransmission."""
     first = sum(summary.drops.get(reason, 0) for reason in (QUEUE_FULL, PEER_BUSY))
     return first + sum(summary.notices.get(f"{reason}-again", 0) for reason in (QUEUE_FULL, PEER_BUSY))
 
 
-def simulated_workload(trial: SimulatedTrial, seed: int) -> FlowWorkload:
+def draw_simulated_workload(trial: SimulatedTrial, seed: int) -> FlowWorkload:
     """One message a second for each flow. All have one size, so capacities are in messages."""
     cell = CellTrial(
         "honest",
@@ -119,16 +118,16 @@ def simulated_workload(trial: SimulatedTrial, seed: int) -> FlowWorkload:
         growth=trial.growth,
         scale=trial.scale,
     )
-    drawn = cell_workload(cell, seed)
+    drawn = draw_cell_workload(cell, seed)
     rates = drawn.demand[MESSAGES] / trial.scale
     return FlowWorkload(drawn.publisher, drawn.ptr, drawn.receivers, np.array([rates, 0 * rates]), drawn.weight)
 
 
-def simulated_network(trial: SimulatedTrial, workload: FlowWorkload, seed: int) -> tuple[FlowNetwork, float]:
+def make_simulated_network(trial: SimulatedTrial, workload: FlowWorkload, seed: int) -> tuple[FlowNetwork, float]:
     """The network whose links (or peers) have the capacity that the balanced plan needs, divided by the load; also the
     load of the fullest on single paths."""
     cell = CellTrial("honest", nodes=trial.nodes, growth=trial.growth, per=trial.per)
-    unit = network_of(cell, seed, Rate(1.0))
+    unit = make_network(cell, seed, Rate(1.0))
     graphs = make_delivery_graphs(unit, workload, trial.k)
     needed = balance(make_problem(unit, workload, graphs)).y
     single = balance(make_problem(unit, workload, limit_k(graphs, 1))).y
@@ -141,7 +140,7 @@ def simulated_network(trial: SimulatedTrial, workload: FlowWorkload, seed: int) 
     return FlowNetwork(Overlay(unit.peers, carry, unit.names)), single / capacity
 
 
-def simulated_plan(trial: SimulatedTrial, network: FlowNetwork, workload: FlowWorkload) -> Plan:
+def make_simulated_plan(trial: SimulatedTrial, network: FlowNetwork, workload: FlowWorkload) -> Plan:
     return make_plan(network, workload, parse_goal(trial.strategy), trial.k, partial=trial.load > 1)
 
 
@@ -154,7 +153,7 @@ def _publish_at_once(topics: tuple[Topic, ...]) -> tuple[Topic, ...]:
     )
 
 
-def _scenario(trial: SimulatedTrial, flows: Path, network: FlowNetwork, seed: int) -> Scenario:
+def _make_scenario(trial: SimulatedTrial, flows: Path, network: FlowNetwork, seed: int) -> Scenario:
     capacities = network.arc_capacity if trial.per == "link" else network.peer_capacity
     return Scenario(
         strategy="planned" if trial.strategy in GOALS else trial.strategy,
@@ -173,7 +172,7 @@ def _scenario(trial: SimulatedTrial, flows: Path, network: FlowNetwork, seed: in
     )
 
 
-def _of_plan(plan: Plan) -> dict[str, float]:
+def _measure_plan(plan: Plan) -> dict[str, float]:
     """The graphs per message. A message outside the plan has none."""
     graphs = np.bincount(plan.graphs["flow"], minlength=plan.head.flows)
     rates = plan.flows["rate_msgs"] / plan.flows["rate_msgs"].sum()
@@ -184,7 +183,7 @@ def _of_plan(plan: Plan) -> dict[str, float]:
     }
 
 
-def cost(trial: SimulatedTrial) -> float:
+def estimate_cost(trial: SimulatedTrial) -> float:
     """Estimate the seconds: peers flood links and subscriptions, then send about a packet per delivery."""
     flooding = 2e-4 * trial.nodes**2
     duration_s = 1.0 if trial.at_once else trial.duration_s
@@ -198,5 +197,5 @@ SIMULATED = TrialKind(
     run_simulated,
     METRICS,
     parts=(*PARTS, "planning", *OWN_PARTS, "studies/campr/trials.py"),
-    cost=cost,
+    cost=estimate_cost,
 )

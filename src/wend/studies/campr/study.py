@@ -30,31 +30,31 @@ SECONDS = "seconds of one core"
 PATHS = "paths and delivery graphs (% of the time)"
 
 
-def _panel(title: str, metric: str, strategy: Fields, label: str, *, percent: bool = True) -> Panel:
+def _make_panel(title: str, metric: str, strategy: Fields, label: str, *, percent: bool = True) -> Panel:
     """A line for each capacity of the grid. All are metrics of the same trial."""
     lines = ((f"{c} Mbit/s", f"{metric}_{c}", COLOURS[c]) for c in CAPACITIES)
     return Panel(title, label, series=metric_series(strategy, *lines), percent=percent)
 
 
 UNDELIVERED = (
-    _panel("Single paths", "single", HONEST, SHARE),
-    _panel("Planned", "planned", HONEST, SHARE),
-    _panel("Receivers' floor: no routing can avoid it", "floor", HONEST, SHARE),
-    _panel("Single paths, program as printed", "single", PRINTED, SHARE),
+    _make_panel("Single paths", "single", HONEST, SHARE),
+    _make_panel("Planned", "planned", HONEST, SHARE),
+    _make_panel("Receivers' floor: no routing can avoid it", "floor", HONEST, SHARE),
+    _make_panel("Single paths, program as printed", "single", PRINTED, SHARE),
 )
 REQUIRED_K = (
-    _panel("Paths needed", "k", HONEST, "k", percent=False),
-    _panel("Paths needed, program as printed", "k", PRINTED, "k", percent=False),
+    _make_panel("Paths needed", "k", HONEST, "k", percent=False),
+    _make_panel("Paths needed, program as printed", "k", PRINTED, "k", percent=False),
 )
 TIMES = (
-    _panel("Finding paths and delivery graphs", "paths_s", HONEST, SECONDS, percent=False),
-    _panel("Building and solving the model", "model_s", HONEST, SECONDS, percent=False),
-    _panel("Share of path finding", "paths_share", HONEST, PATHS),
-    _panel("Share of path finding, program as printed", "paths_share", PRINTED, PATHS),
+    _make_panel("Finding paths and delivery graphs", "paths_s", HONEST, SECONDS, percent=False),
+    _make_panel("Building and solving the model", "model_s", HONEST, SECONDS, percent=False),
+    _make_panel("Share of path finding", "paths_share", HONEST, PATHS),
+    _make_panel("Share of path finding, program as printed", "paths_share", PRINTED, PATHS),
 )
 
 
-def _figure(name: str, title: str, nodes: int, messages: int, panels: tuple[Panel, ...]) -> Figure:
+def _make_figure(name: str, title: str, nodes: int, messages: int, panels: tuple[Panel, ...]) -> Figure:
     return Figure(
         name,
         f"{title}, {nodes} nodes, {messages} messages",
@@ -65,7 +65,7 @@ def _figure(name: str, title: str, nodes: int, messages: int, panels: tuple[Pane
     )
 
 
-def _needs(nodes: int, messages: int) -> Panel:
+def _make_needs_panel(nodes: int, messages: int) -> Panel:
     lines = (
         ("receivers' floor", "needed_floor", "grey"),
         ("single paths", "needed_1", "red"),
@@ -80,12 +80,17 @@ NEEDS = Figure(
     "The capacity that k paths need",
     "The least capacity per link at which nothing is lost. k is raised only until 20 Mbit/s suffice.",
     {"kind": "cell"},
-    (_needs(100, 4000), _needs(200, 4000), _needs(200, 10000), _needs(300, 10000)),
+    (
+        _make_needs_panel(100, 4000),
+        _make_needs_panel(200, 4000),
+        _make_needs_panel(200, 10000),
+        _make_needs_panel(300, 10000),
+    ),
     axis=POPULARITY,
 )
 
 
-def _across(popularity: float) -> Panel:
+def _make_nodes_panel(popularity: float) -> Panel:
     lines = (
         ("single paths", "single_20", "red"),
         ("single paths, the best drops", "least", "orange"),
@@ -102,12 +107,12 @@ ACROSS = Figure(
     "Undelivered against nodes, 10000 messages, 20 Mbit/s",
     "One message of twenty is drawn and counts as all of them.",
     {"kind": "cell", "messages": 10000, "scale": 20, "most_k": 3, "least_at": 20},
-    (_across(0.25), _across(0.45), _across(0.85)),
+    (_make_nodes_panel(0.25), _make_nodes_panel(0.45), _make_nodes_panel(0.85)),
     axis=Axis("nodes", (100, 200, 300, 400, 500, 1000), (100, 300), "nodes"),
 )
 
 
-def _by_popularity(metric: str, *chosen: float) -> tuple[Series, ...]:
+def _make_popularity_series(metric: str, *chosen: float) -> tuple[Series, ...]:
     colours = {0.05: "pink", 0.25: "green", 0.45: "blue", 0.85: "red"}
     return tuple(Series(f"popularity {p:g}", {**HONEST, "popularity": p}, metric, colours[p]) for p in chosen)
 
@@ -121,9 +126,15 @@ WHY = Figure(
     "On single paths. Literally: a link carries 20 messages, publishing counts, and the best drops are chosen.",
     ACROSS.base,
     (
-        Panel("Load of a peer", "messages received, of all (%)", series=_by_popularity("intake", 0.25, 0.45, 0.85)),
-        Panel("Distance", "hops of a delivery", series=_by_popularity("hops", 0.25, 0.45, 0.85), percent=False),
-        Panel("Undelivered, literally", SHARE, series=_by_popularity("least", 0.05, 0.45), at=LITERAL),
+        Panel(
+            "Load of a peer",
+            "messages received, of all (%)",
+            series=_make_popularity_series("intake", 0.25, 0.45, 0.85),
+        ),
+        Panel(
+            "Distance", "hops of a delivery", series=_make_popularity_series("hops", 0.25, 0.45, 0.85), percent=False
+        ),
+        Panel("Undelivered, literally", SHARE, series=_make_popularity_series("least", 0.05, 0.45), at=LITERAL),
     ),
     axis=ACROSS.axis,
 )
@@ -218,26 +229,26 @@ CAMPR = Study(
         Size(name="full", seeds=10, trials=TRIALS, by_kind={"cell": {"most_k": 10}}),
     ),
     figures=(
-        _figure("4.1", "Undelivered", 100, 5000, UNDELIVERED),
-        _figure("4.2", "Undelivered", 100, 10000, UNDELIVERED),
-        _figure("4.3", "Undelivered", 200, 10000, UNDELIVERED),
-        _figure("4.4", "Undelivered", 300, 10000, UNDELIVERED),
-        _figure("4.8", "Required k", 100, 1000, REQUIRED_K),
-        _figure("4.9", "Required k", 100, 4000, REQUIRED_K),
-        _figure("4.10", "Required k", 200, 4000, REQUIRED_K),
-        _figure("4.11", "Required k", 200, 10000, REQUIRED_K),
-        _figure("4.12", "Required k", 300, 10000, REQUIRED_K),
-        _figure("4.13", "Required k", 400, 10000, REQUIRED_K[:1]),
-        _figure("4.14", "Required k", 500, 10000, REQUIRED_K[:1]),
-        _figure("4.15", "Required k", 1000, 10000, REQUIRED_K[:1]),
-        _figure("4.16", "Solution time", 100, 1000, TIMES),
-        _figure("4.17", "Solution time", 100, 4000, TIMES),
-        _figure("4.18", "Solution time", 200, 4000, TIMES),
-        _figure("4.19", "Solution time", 200, 10000, TIMES),
-        _figure("4.20", "Solution time", 300, 10000, TIMES),
-        _figure("4.21", "Solution time", 400, 10000, TIMES[:3]),
-        _figure("4.22", "Solution time", 500, 10000, TIMES[:3]),
-        _figure("4.23", "Solution time", 1000, 10000, TIMES[:3]),
+        _make_figure("4.1", "Undelivered", 100, 5000, UNDELIVERED),
+        _make_figure("4.2", "Undelivered", 100, 10000, UNDELIVERED),
+        _make_figure("4.3", "Undelivered", 200, 10000, UNDELIVERED),
+        _make_figure("4.4", "Undelivered", 300, 10000, UNDELIVERED),
+        _make_figure("4.8", "Required k", 100, 1000, REQUIRED_K),
+        _make_figure("4.9", "Required k", 100, 4000, REQUIRED_K),
+        _make_figure("4.10", "Required k", 200, 4000, REQUIRED_K),
+        _make_figure("4.11", "Required k", 200, 10000, REQUIRED_K),
+        _make_figure("4.12", "Required k", 300, 10000, REQUIRED_K),
+        _make_figure("4.13", "Required k", 400, 10000, REQUIRED_K[:1]),
+        _make_figure("4.14", "Required k", 500, 10000, REQUIRED_K[:1]),
+        _make_figure("4.15", "Required k", 1000, 10000, REQUIRED_K[:1]),
+        _make_figure("4.16", "Solution time", 100, 1000, TIMES),
+        _make_figure("4.17", "Solution time", 100, 4000, TIMES),
+        _make_figure("4.18", "Solution time", 200, 4000, TIMES),
+        _make_figure("4.19", "Solution time", 200, 10000, TIMES),
+        _make_figure("4.20", "Solution time", 300, 10000, TIMES),
+        _make_figure("4.21", "Solution time", 400, 10000, TIMES[:3]),
+        _make_figure("4.22", "Solution time", 500, 10000, TIMES[:3]),
+        _make_figure("4.23", "Solution time", 1000, 10000, TIMES[:3]),
         NEEDS,
         ACROSS,
         WHY,
@@ -260,6 +271,9 @@ CAMPR = Study(
         "message loads one path and not a tree, while the nodes that share the load, and the number of deliveries, "
         "grow with the network. Taken literally (a link carries 20 messages, and publishing counts like receiving), "
         "nearly everything is lost at any size. Unpopular messages lose less if more publishers share them.",
+        "Section 3.5 gives no numbers for its rankings. Paths by capacity are slow, as it says; but already the first "
+        "one spreads the load about as well as several bottleneck-disjoint ones do. A path that is rejected unless it "
+        "is wider leaves little to choose from.",
         "Chapter 5 runs the plans in the simulator. One flow of one message a second stands for a hundred messages, "
         "evenly spaced over ten seconds. Links serialise, with queues of 32. ACKs use no capacity, nothing fails, "
         "and deadlines never bind. Strategies without a plan get the same links and the same events. If "

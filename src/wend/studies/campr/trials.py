@@ -37,7 +37,7 @@ from wend.planning.partial_plan import undelivered_at_least
 from wend.planning.problem import make_problem
 from wend.studies.campr import printed
 from wend.studies.campr.brite_flat import Growth, grow
-from wend.studies.campr.receivers_floor import floor_loss, receivers_floor
+from wend.studies.campr.receivers_floor import compute_floor, compute_floor_loss
 from wend.topology.graph import Overlay, OverlayLink
 
 CAPACITIES = (20, 30, 40, 50, 60)
@@ -87,7 +87,7 @@ METRICS = (
 
 def run_cell(cell: CellTrial, seed: int) -> dict[str, float]:
     _compile_functions()
-    return (_honest if cell.strategy == "honest" else _printed)(cell, seed)
+    return (_run_honest if cell.strategy == "honest" else _run_printed)(cell, seed)
 
 
 class Stopwatch:
@@ -117,7 +117,7 @@ class Stopwatch:
         return {f"{name}_{capacity}": value for name, value in each.items()}
 
 
-def network_of(cell: CellTrial, seed: int, link: Rate) -> FlowNetwork:
+def make_network(cell: CellTrial, seed: int, link: Rate) -> FlowNetwork:
     overlay = grow(cell.nodes, cell.growth, seed=seed)
     if cell.per == "link":
         return FlowNetwork(overlay, link=link)
@@ -140,7 +140,7 @@ def draw_messages(cell: CellTrial, seed: int) -> tuple[list[int], list[Ints]]:
     return publishing.tolist(), [chosen.choice(receiving, n, replace=False).astype(np.int32) for n in counts.tolist()]
 
 
-def workload_of(cell: CellTrial, seed: int) -> FlowWorkload:
+def draw_cell_workload(cell: CellTrial, seed: int) -> FlowWorkload:
     publishers, receivers = draw_messages(cell, seed)
     builder = WorkloadBuilder()
     for number, wanted in enumerate(receivers):
@@ -162,37 +162,42 @@ def charge_publishers(network: FlowNetwork, workload: FlowWorkload) -> tuple[Flo
     return wider, FlowWorkload(publisher, workload.ptr, workload.receivers, workload.demand, workload.weight)
 
 
-def _network_and_workload(cell: CellTrial, seed: int, link: Rate) -> tuple[FlowNetwork, FlowWorkload]:
-    network, workload = network_of(cell, seed, link), workload_of(cell, seed)
+def _make_inputs(cell: CellTrial, seed: int, link: Rate) -> tuple[FlowNetwork, FlowWorkload]:
+    network, workload = make_network(cell, seed, link), draw_cell_workload(cell, seed)
     return charge_publishers(network, workload) if cell.charged else (network, workload)
 
 
-def _honest(cell: CellTrial, seed: int) -> dict[str, float]:
-    network, workload = _network_and_workload(cell, seed, Rate(MBIT, bits=True))
-    floor = receivers_floor(network, workload)
+def _run_honest(cell: CellTrial, seed: int) -> dict[str, float]:
+    network, workload = _make_inputs(cell, seed, Rate(MBIT, bits=True))
+    floor = compute_floor(network, workload)
     metrics = {"wanted": workload.deliveries(), "needed_floor": floor}
     needed: list[float] = []
     spent = Stopwatch()
     while not needed or (len(needed) < cell.most_k and _may_help(floor, needed[-1], len(needed))):
         graphs = spent.time_paths(make_delivery_graphs, network, workload, len(needed) + 1)
-        best = spent.time_model(_balanced, network, workload, graphs)
+        best = spent.time_model(_balance, network, workload, graphs)
         needed.append(min([best.y, *needed[-1:]]))
     single = limit_k(graphs, 1)
-    floors = {capacity: floor_loss(network, workload, capacity) for capacity in CAPACITIES}
+    floors = {capacity: compute_floor_loss(network, workload, capacity) for capacity in CAPACITIES}
     everything = np.ones(len(workload))
     metrics |= {"needed_1": needed[0], "needed": needed[-1]}
-    metrics |= {"hops": _mean_hops(network, workload, single), "intake": len(single.arcs) / len(workload) / cell.nodes}
+    metrics |= {
+        "hops": _compute_mean_hops(network, workload, single),
+        "intake": len(single.arcs) / len(workload) / cell.nodes,
+    }
     if cell.least_at:
-        within, _ = _network_and_workload(cell, seed, Rate(cell.least_at * MBIT, bits=True))
+        within, _ = _make_inputs(cell, seed, Rate(cell.least_at * MBIT, bits=True))
         lost, deliveries = undelivered_at_least(within, workload, single)
-        metrics["least"] = max(lost / deliveries, floor_loss(within, workload))
+        metrics["least"] = max(lost / deliveries, compute_floor_loss(within, workload))
     for capacity in CAPACITIES:
         k = next((i for i, need in enumerate(needed, 1) if need <= capacity * (1 + _SAME)), 0)
-        alone = dropped_share(network, workload, single, everything, capacity)
+        alone = compute_dropped_share(network, workload, single, everything, capacity)
         metrics |= {
             f"single_{capacity}": alone,
             f"lost_{capacity}": alone * metrics["wanted"],
-            f"planned_{capacity}": 0.0 if k else dropped_share(network, workload, graphs, best.shares, capacity),
+            f"planned_{capacity}": 0.0
+            if k
+            else compute_dropped_share(network, workload, graphs, best.shares, capacity),
             f"floor_{capacity}": floors[capacity],
             f"k_{capacity}": k or nan,
             f"solved_{capacity}": float(k > 0),
@@ -201,7 +206,7 @@ def _honest(cell: CellTrial, seed: int) -> dict[str, float]:
     return metrics
 
 
-def _balanced(network: FlowNetwork, workload: FlowWorkload, graphs: DeliveryGraphs) -> Solution:
+def _balance(network: FlowNetwork, workload: FlowWorkload, graphs: DeliveryGraphs) -> Solution:
     return balance(make_problem(network, workload, graphs))
 
 
@@ -213,7 +218,7 @@ def _may_help(floor: float, needed: float, k: int) -> bool:
     return any(floor <= capacity < needed for capacity in CAPACITIES)
 
 
-def dropped_share(
+def compute_dropped_share(
     network: FlowNetwork, workload: FlowWorkload, graphs: DeliveryGraphs, shares: Floats, capacity: float
 ) -> float:
     """The share of lost deliveries if every full peer (or link) drops its excess evenly.
@@ -233,16 +238,16 @@ def dropped_share(
     return max(1.0 - delivered / demand, 0.0)
 
 
-def _mean_hops(network: FlowNetwork, workload: FlowWorkload, single: DeliveryGraphs) -> float:
+def _compute_mean_hops(network: FlowNetwork, workload: FlowWorkload, single: DeliveryGraphs) -> float:
     graph = network.graph
-    hops = _total_hops(
+    hops = _count_hops(
         workload.publisher, workload.ptr, workload.receivers, single.ptr, single.arcs, graph.tail, graph.head
     )
     return float(hops / len(workload.receivers))
 
 
 @compiled
-def _total_hops(
+def _count_hops(
     publisher: Ints, receivers_ptr: Longs, receivers: Ints, ptr: Longs, arcs: Ints, tail: Ints, head: Ints
 ) -> int:
     """The sum of hops over all receivers, with one graph for each flow."""
@@ -297,24 +302,24 @@ def _deliver(
     return delivered, change
 
 
-def _printed(cell: CellTrial, seed: int) -> dict[str, float]:
+def _run_printed(cell: CellTrial, seed: int) -> dict[str, float]:
     publishers, receivers = draw_messages(cell, seed)
     messages: list[printed.Message] = [
         (publishers[number % (len(publishers) - 1)], wanted.tolist()) for number, wanted in enumerate(receivers)
     ]
-    graph = network_of(cell, seed, Rate(1.0)).graph
+    graph = make_network(cell, seed, Rate(1.0)).graph
     needed: list[float] = []
     spent = Stopwatch()
     while not needed or (needed[-1] > min(CAPACITIES) and len(needed) < PRINTED_MOST_K):
         k = len(needed) + 1
         flows = spent.time_paths(printed.count_flows, graph, messages, k)
-        needed.append(cell.scale * spent.time_model(printed.needed_capacity, graph, flows, k))
-    one = printed.single(graph, messages)
+        needed.append(cell.scale * spent.time_model(printed.compute_needed_capacity, graph, flows, k))
+    one = printed.find_single_graphs(graph, messages)
     wanted = float(cell.scale * sum(len(each) for each in receivers))
     metrics = {"wanted": wanted, "needed_1": needed[0], "needed": needed[-1]}
     for capacity in CAPACITIES:
         k = next((i for i, need in enumerate(needed, 1) if need <= capacity * (1 + _SAME)), 0)
-        lost = cell.scale * printed.lost(network_of(cell, seed, Rate(capacity / cell.scale)), one)
+        lost = cell.scale * printed.count_lost(make_network(cell, seed, Rate(capacity / cell.scale)), one)
         metrics |= {
             f"single_{capacity}": lost / wanted,
             f"lost_{capacity}": lost,
@@ -329,15 +334,17 @@ def _printed(cell: CellTrial, seed: int) -> dict[str, float]:
 def _compile_functions() -> None:
     """Compile all functions before anything is timed."""
     tiny = CellTrial("honest", nodes=12, messages=6, most_k=2, size_kbit=1e6)
-    _honest(tiny, 1)
-    _printed(tiny, 1)
+    _run_honest(tiny, 1)
+    _run_printed(tiny, 1)
 
 
-def cost(cell: CellTrial) -> float:
+def estimate_cost(cell: CellTrial) -> float:
     """Estimate the seconds: they grow with messages and receivers."""
     size = cell.messages / cell.scale / 10_000 * cell.nodes / 300
     return 1.0 + (7.0 if cell.strategy == "printed" else 4.0) * size
 
 
 OWN_PARTS = tuple(f"studies/campr/{name}.py" for name in ("brite_flat", "printed", "receivers_floor"))
-CELLS = TrialKind("cell", CellTrial, run_cell, METRICS, parts=("model", "topology", "planning", *OWN_PARTS), cost=cost)
+CELLS = TrialKind(
+    "cell", CellTrial, run_cell, METRICS, parts=("model", "topology", "planning", *OWN_PARTS), cost=estimate_cost
+)

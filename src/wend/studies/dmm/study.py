@@ -267,7 +267,12 @@ _SMOKE: dict[str, Fields] = {
     "medium": {"peers": 300, "publishers": 20, "subscriptions": 300, "domains": 3},
     "large": {"peers": 400, "publishers": 20, "subscriptions": 300, "domains": 3},
     "crash": {"peers": 150, "publishers": 100, "subscriptions": 150, "crashed": 30, "domains": 3},
-    "choice": {"peers": 60, "publishers": 10, "subscriptions": 60, "domains": 3},
+    "choice": {
+        "peers": 60,
+        "publishers": 10,
+        "subscriptions": 60,
+        "domains": 6,
+    },  # 0.4 of the links of fewer connect no network
     "crash-choice": {"peers": 60, "publishers": 40, "subscriptions": 60, "crashed": 12, "domains": 3},
 }
 _LARGE: Fields = {"peers": 50_000, "table_s": 86_400.0}
