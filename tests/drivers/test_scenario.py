@@ -82,7 +82,7 @@ CRASH = {"up": {"kind": "fixed", "mean_s": 1.0}, "down": {"kind": "fixed", "mean
         ({"underlay": "brite", "last_mile": "0ms"}, "last_mile must lie in"),
         (
             {"underlay": "brite", "topology": "topohub:topozoo/Abilene"},
-            "linked by full-mesh or regular, not by topohub",
+            "linked by full-mesh or regular or random, not by topohub",
         ),
         (
             {"underlay": "brite", "mean_outage": "5s", "router_outages": CRASH},

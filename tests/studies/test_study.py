@@ -22,7 +22,7 @@ def axis_values(name: str) -> tuple[float, ...]:
 
 
 def test_what_the_paper_varies() -> None:
-    assert [figure.name for figure in DCRD.figures] == [*"2345678", "crashes"]
+    assert [figure.name for figure in DCRD.figures] == [*"2345678", "mean degree", "measured", "crashes"]
     assert axis_values("2") == axis_values("3") == (0.0, 0.02, 0.04, 0.06, 0.08, 0.10)
     assert axis_values("4") == (3, 4, 5, 6, 7, 8, 9, 10)
     assert axis_values("5") == (10, 20, 40, 80, 120, 160)
@@ -42,6 +42,20 @@ def test_peers_crash_as_often_as_the_axis_says() -> None:
     world = build(Scenario(peers=20, duration="600s", peer_outages=crashes(0.1)))
     lost = sum(until - start for _, start, until in world.peer_faults.outages())
     assert lost / (20 * (world.end_ns - world.begin_ns)) == pytest.approx(0.1, rel=0.25)
+
+
+def test_both_values_of_pf_that_the_paper_has_for_figure_8_are_shown() -> None:
+    runs = study_runs(DCRD.only(["8"], EVERY), DEFAULT, [], EVERY)
+    shown = {(run.pf, run.strategy) for run in runs if isinstance(run, Scenario) and run.settings["ack"] == "free"}
+    assert shown == {(pf, name) for pf in (0.01, 0.1) for name in ("dcrd", "r-tree", "d-tree", "multipath")}
+
+
+def test_other_readings_stand_beside_the_paper() -> None:
+    runs = study_runs(DCRD, DEFAULT, [], EVERY)
+    random = {run.degree for run in runs if isinstance(run, Scenario) and run.topology == "random"}
+    assert random == {3, 4, 5, 6, 8, 10}
+    estimators = {run.settings["estimator"] for run in runs if isinstance(run, Scenario) and run.strategy == "dcrd"}
+    assert estimators == {"nominal", "measured"}
 
 
 def test_sizes() -> None:

@@ -36,8 +36,10 @@ def overlay_between(placement: Placement, s: Scenario) -> Overlay:
     """The overlay of the scenario's topology; each link has the delay of its underlay path."""
     if s.topology == "full-mesh":
         pairs = generators.full_mesh_pairs(s.peers)
-    else:
+    elif s.topology == "regular":
         pairs = generators.regular_pairs(s.peers, s.degree, s.seed)
+    else:
+        pairs = generators.random_pairs(s.peers, s.degree, s.seed)
     return placement.overlay(pairs, s.pl)
 
 

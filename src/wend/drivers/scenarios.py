@@ -81,7 +81,7 @@ class Scenario(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
     trace_level: Annotated[TraceLevel, everyday("What the trace records: deliveries, or hops too.")] = "deliveries"
 
     topology: Annotated[
-        str, everyday("The overlay: regular, full-mesh, topohub:NAME or a GraphML file.", title="Topology")
+        str, everyday("The overlay: regular, random, full-mesh, topohub:NAME or a GraphML file.", title="Topology")
     ] = "regular"
     peers: Annotated[
         int,
@@ -92,7 +92,12 @@ class Scenario(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         ),
     ] = 20
     degree: Annotated[
-        int, everyday("Neighbours of each peer (regular).", low=1, only_for=OnlyFor("topology", ("regular",)))
+        int,
+        everyday(
+            "Neighbours of each peer (regular), or their mean number (random).",
+            low=1,
+            only_for=OnlyFor("topology", ("regular", "random")),
+        ),
     ] = 5
     clusters: Annotated[
         int,
@@ -314,8 +319,8 @@ class Scenario(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
 
     def __post_init__(self) -> None:
         check_rules(declared_settings(Scenario), self.own_values())
-        if self.topology == "regular":
-            self._check_regular()
+        if self.topology in ("regular", "random"):
+            self._check_degree()
         if self.topics is not None and self.flows is None and self.topology in DRAWN and self.topics > self.peers:
             raise ConfigError(f"{self.topics} topics need {self.topics} publishers, but there are {self.peers} peers")
         if self.membership is not None and self.topology != "full-mesh":
@@ -325,18 +330,18 @@ class Scenario(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         if self.underlay is not None:
             self._check_underlay()
 
-    def _check_regular(self) -> None:
+    def _check_degree(self) -> None:
         degree, peers = self.degree, self.peers
         if degree >= peers:
             raise ConfigError(f"degree {degree} needs at least {degree + 1} peers, got {peers}")
         if degree * peers % 2:
-            raise ConfigError(f"degree {degree} times {peers} peers is odd: no regular graph has that")
+            raise ConfigError(f"degree {degree} times {peers} peers is odd: no {self.topology} graph has that")
         if degree == 1 and peers > 2:
             raise ConfigError(f"degree 1 cannot connect {peers} peers: choose 2 or more")
 
     def _check_underlay(self) -> None:
         if self.topology not in DRAWN:
-            raise ConfigError(f"on an underlay peers are linked by full-mesh or regular, not by {self.topology}")
+            raise ConfigError(f"on an underlay peers are linked by {' or '.join(DRAWN)}, not by {self.topology}")
         if self.background_flows is not None and self.link_capacity == STATED:
             raise ConfigError("links of an underlay state no capacities: give a rate as link_capacity")
         if not self.partitions and (self.outages is None or self.router_outages is not None):

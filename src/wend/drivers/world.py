@@ -331,6 +331,8 @@ def make_overlay(s: Scenario) -> Overlay:
         return generators.full_mesh(s.peers, delay_ms=delay_ms, loss=s.pl, seed=s.seed)
     if s.topology == "regular":
         return generators.regular(s.peers, s.degree, delay_ms=delay_ms, loss=s.pl, seed=s.seed)
+    if s.topology == "random":
+        return generators.random_graph(s.peers, s.degree, delay_ms=delay_ms, loss=s.pl, seed=s.seed)
     if s.topology.startswith("topohub:"):
         name = s.topology.removeprefix("topohub:")
         return maps.from_topohub(name, delay_ms=delay_ms, loss=s.pl, seed=s.seed)

@@ -74,7 +74,7 @@ ERROR_CODES: dict[ErrorCode, str] = {
     "connection-lost": "The connection to the peer broke before the answer came.",
     "timeout": "Something took too long, such as the answer of a peer.",
     "not-sent": "The event was not sent, because an event before it got no answer.",
-    "expired": "The event outlived its ttl before the client could send it.",
+    "expired": "The event is older than its ttl, or past the deadline of a subscription that expires events.",
     "unexpected-answer": "The peer gave an answer that does not fit the request.",
     "no-reply": "No reply to a request came in time.",
     "nobody-subscribed": "Nobody is subscribed to a request.",

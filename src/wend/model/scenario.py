@@ -21,7 +21,7 @@ STATED = "stated"
 """As a capacity: only the capacities that the topology states."""
 AGGREGATE = "links"
 """As a peer's capacity: the sum of its links' capacities."""
-DRAWN = ("full-mesh", "regular")
+DRAWN = ("full-mesh", "regular", "random")
 """Topologies that have as many peers as the scenario says."""
 
 MAX_FLOWS = 1000

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from wend.drivers.scenarios import Scenario
 from wend.drivers.settings import load_chosen, outside_plugins, peer_settings, read_values
+from wend.model.scenario import DRAWN
 from wend.model.settings import Setting, declared_settings
 from wend.model.summary import Summary
 from wend.pipeline.code_hash import outside_sources, strip_prose
@@ -47,7 +48,7 @@ def setting_key(scenario: Scenario) -> str:
 
 def _map_digest(topology: str) -> bytes:
     """The content of a map file, which is part of the scenario: with other content it is another run."""
-    if topology in ("full-mesh", "regular") or topology.startswith("topohub:") or not Path(topology).is_file():
+    if topology in DRAWN or topology.startswith("topohub:") or not Path(topology).is_file():
         return b""
     return sha256(Path(topology).read_bytes()).digest()
 

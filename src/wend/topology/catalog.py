@@ -50,7 +50,7 @@ def make(name: str, seed: int = 1) -> Underlay:
     path = Path(name)
     if path.suffix in (".graphml", ".gml"):
         return underlay_files.read(path, seed=seed)
-    if name in ("regular", "full-mesh"):
+    if name in ("regular", "random", "full-mesh"):
         raise ConfigError(f"{name} is an overlay, not an underlay: see `wend sim --topology {name}`")
     raise ConfigError(f"there is no network {name!r}; known are {', '.join(DRAWN)}, topohub:NAME, or a file")
 

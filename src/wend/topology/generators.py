@@ -1,4 +1,4 @@
-"""Overlays drawn from a seed: full mesh and random regular graphs, with delays uniform in a range."""
+"""Overlays drawn from a seed: full mesh, random regular graphs, and random graphs, with delays uniform in a range."""
 
 import numpy as np
 
@@ -34,6 +34,24 @@ def regular_pairs(peers: int, degree: int, seed: int) -> list[Pair]:
         if pairs is not None and Overlay(peers, [OverlayLink(a, b, 1) for a, b in pairs]).is_connected():
             return sorted(pairs)
     raise ConfigError(f"found no connected graph of {peers} peers with degree {degree} in {_TRIES} draws")
+
+
+def random_graph(peers: int, degree: int, *, delay_ms: tuple[float, float], loss: float, seed: int) -> Overlay:
+    """A connected random graph in which peers have `degree` neighbours on average."""
+    return _add_delays(peers, random_pairs(peers, degree, seed), delay_ms, loss, seed)
+
+
+def random_pairs(peers: int, degree: int, seed: int) -> list[Pair]:
+    """Choose links among all pairs of peers until the graph has the mean degree, and again until it is connected."""
+    every, links = full_mesh_pairs(peers), peers * degree // 2
+    if not 0 < degree < peers or degree * peers % 2:
+        raise ConfigError(f"no graph has {peers} peers of mean degree {degree}")
+    rng = stream(seed, "topology", "random", peers, degree)
+    for _ in range(_TRIES):
+        pairs = [every[number] for number in sorted(rng.choice(len(every), size=links, replace=False).tolist())]
+        if Overlay(peers, [OverlayLink(a, b, 1) for a, b in pairs]).is_connected():
+            return pairs
+    raise ConfigError(f"found no connected graph of {peers} peers with mean degree {degree} in {_TRIES} draws")
 
 
 def _draw_pairing(peers: int, degree: int, rng: np.random.Generator) -> set[Pair] | None:

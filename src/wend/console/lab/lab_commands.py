@@ -15,6 +15,7 @@ from wend.console.scenario_flags import read_scenario
 from wend.console.terminal import column_table, count_text, facts_table, output_console, print_remarks
 from wend.model.errors import ConfigError, LabError
 from wend.model.rates import parse_rate
+from wend.model.scenario import DRAWN
 from wend.model.units import MS, SECOND, parse_duration
 
 if TYPE_CHECKING:
@@ -239,7 +240,7 @@ def _parse_routers(scenario: "Scenario", overlay: "Overlay", text: str | None) -
 
     if text is not None:
         return find_nodes(overlay, text)
-    drawn = scenario.topology in ("full-mesh", "regular") or scenario.topology.startswith("topohub:")
+    drawn = scenario.topology in DRAWN or scenario.topology.startswith("topohub:")
     return frozenset() if drawn else read_routers(Path(scenario.topology))
 
 

@@ -20,6 +20,11 @@ PAPER = (
     ORACLE,
 )
 _ADAPTIVE = {"strategy": "adaptive", "ack": "round-trip"}
+MEASURED = Series(
+    "dcrd, measured every 30 s",
+    {"strategy": "dcrd", "ack": "free", "estimator": "measured", "monitoring": "30s"},
+    variant=True,
+)
 ADAPTIVE = (
     Series("adaptive, tight", {**_ADAPTIVE, "redundancy": "tight"}),
     Series("adaptive, none", {**_ADAPTIVE, "redundancy": "none"}, variant=True),
@@ -43,6 +48,7 @@ FAILURES = Axis(
     "pf", (0.0, 0.02, 0.04, 0.06, 0.08, 0.10), (0.0, 0.06, 0.10), "link failure probability Pf (per link and second)"
 )
 DEGREES = Axis("degree", (3, 4, 5, 6, 7, 8, 9, 10), (3, 5, 8), "node degree (links per peer)")
+MEAN_DEGREES = Axis("degree", (3, 4, 5, 6, 8, 10), (3, 8), "mean node degree")
 PEERS = Axis("peers", (10, 20, 40, 80, 120, 160), (10, 20, 40), "peers")
 FACTORS = Axis("factor", (1.5, 2.0, 2.5, 3.0, 4.0), (1.5, 3.0), "deadline / shortest delay")
 LOSSES = Axis(
@@ -104,13 +110,26 @@ FIGURES = (
     ),
     Figure(
         "8", "Packet loss and retransmissions",
-        "20 peers, degree 8, Pf = 0.01 (the caption of the paper; its text says 0.1). Solid: m = 1, broken: m = 2.",
+        "20 peers, degree 8. Pf = 0.01 in the caption of the paper, and 0.1 in its text. Solid: m = 1, broken: m = 2.",
         {**DEGREE_8, "pf": 0.01},
         (
-            Panel("ACK free", ON_TIME.label, "on_time", series=_by_m(*PAPER[:4])),
+            Panel("ACK free, Pf = 0.01", ON_TIME.label, "on_time", series=_by_m(*PAPER[:4])),
             Panel("ACK takes a round trip", ON_TIME.label, "on_time", series=_by_m(DCRD_ROUND_TRIP, ADAPTIVE[0])),
+            Panel("ACK free, Pf = 0.1", ON_TIME.label, "on_time", series=_by_m(*PAPER[:4]), at={"pf": 0.1}),
         ),
         axis=LOSSES,
+    ),
+    Figure(
+        "mean degree", "Connectivity, with a mean degree",
+        "Figure 4 with another reading of its overlays: connected graphs with links chosen among all pairs of peers. "
+        "Degrees differ from peer to peer. Pf = 0.06.",
+        {"topology": "random", "peers": 20, "pf": 0.06}, FOUR, PAPER, MEAN_DEGREES,
+    ),
+    Figure(
+        "measured", "Measured links",
+        "Elsewhere, as in the paper, peers know the delay and reliability of their links. Here they also measure them. "
+        "20 peers, degree 5.",
+        DEGREE_5, FOUR, (DCRD_FREE, MEASURED), FAILURES,
     ),
     Figure(
         "crashes", "Peers that crash",
