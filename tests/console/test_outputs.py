@@ -5,18 +5,18 @@ from pathlib import Path
 import pytest
 
 from tests.console.calls import Said
-from wend.console.outputs import check_file, check_out, check_page, check_resumable
+from wend.console.outputs import check_file, check_output_folder, check_page, check_resumable
 
 
 def test_a_missing_folder_is_named_and_an_output_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for inside in (tmp_path / "new", tmp_path / "new.svg"):
-        check_out(inside, False)
+        check_output_folder(inside, False)
         check_resumable(inside)
         check_file(inside)
         check_page(inside)
     check_page(tmp_path / "new" / "report.html", say=False)
     assert capsys.readouterr().err == ""
-    for check in (lambda path: check_out(path, False), check_resumable, check_file, check_page):
+    for check in (lambda path: check_output_folder(path, False), check_resumable, check_file, check_page):
         check(tmp_path / "dta" / "new")
         assert capsys.readouterr().err == f"wend: the folder {tmp_path / 'dta'} does not exist; this command makes it\n"
 

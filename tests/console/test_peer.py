@@ -21,7 +21,7 @@ import pytest
 from tests.console.calls import ROOT, WEND, Said, interruptible, lonely, running_peer, started
 from tests.errors import raises
 from wend.console.pub_sub_commands import read_attributes
-from wend.console.status_command import count_table, status_text
+from wend.console.status_command import counters_text, status_text
 from wend.drivers.live.status import StatusSnapshot
 from wend.model.events import Range
 from wend.model.units import MINUTE, MS, SECOND
@@ -307,7 +307,7 @@ def test_the_example_configuration_is_sound() -> None:
 
 def test_a_status_is_aligned_and_names_each_group_once() -> None:
     counts = {"data": 12, "control.acks": 3, "control.link state": 4, "clients.connected": 1, "links.2": 1}
-    assert count_table(counts | {"clients.now": 1}).splitlines() == [
+    assert counters_text(counts | {"clients.now": 1}).splitlines() == [
         "data                 12",
         "control  acks         3",
         "         link state   4",
@@ -363,7 +363,7 @@ def test_a_status_says_who_the_peer_is_and_how_its_links_are() -> None:
 
 def test_what_a_plug_in_has_of_several_things_is_a_table_of_its_own() -> None:
     counts = {"data": 12, "meet.regions": 2, "meet.entries/price|": 200, "meet.entries/a/b": 3, "meet.events/a/b": 4}
-    assert count_table(counts | {"ring.leaf/-1": 5, "ring.leaf/1": 30}).splitlines() == [
+    assert counters_text(counts | {"ring.leaf/-1": 5, "ring.leaf/1": 30}).splitlines() == [
         "data           12",
         "meet  regions   2",
         "",

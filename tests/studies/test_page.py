@@ -22,7 +22,7 @@ pytest.importorskip("jinja2")
 
 from matplotlib.figure import Figure as Canvas
 
-from wend.studies.figures import Drawing, bounds_of, colour_of, legend_mark
+from wend.studies.figures import Drawing, colour_name, legend_mark, value_bounds
 
 
 class Structure(HTMLParser):
@@ -88,7 +88,7 @@ def test_no_label_of_a_saved_figure_overlaps_another(out: Path) -> None:
 def test_no_label_of_a_panel_overlaps_another(study: str, name: str, panel: int) -> None:
     finished = invented_study(find_study(study), "default", (name,))
     (figure,) = finished.study.figures
-    drawn = Drawing(finished.size, finished.estimates, {}, "").inline(figure, figure.panels[panel])
+    drawn = Drawing(finished.size, finished.estimates, {}, "").draw_inline(figure, figure.panels[panel])
     assert Picture(drawn).problems() == []
 
 
@@ -151,7 +151,7 @@ def test_legends_have_the_markers_of_the_lines() -> None:
     shapes = {legend_mark(Series(label=name, fields={"strategy": ""}, colour=name)) for name in MARKERS}
     assert len(shapes) == len(MARKERS)
     plain, variant = (Series(label="x", fields={"strategy": "dcrd"}, variant=variant) for variant in (False, True))
-    assert "circle" in legend_mark(plain) and MARKERS[colour_of(plain)] == "o"
+    assert "circle" in legend_mark(plain) and MARKERS[colour_name(plain)] == "o"
     assert "stroke-dasharray" in legend_mark(variant) and "stroke-dasharray" not in legend_mark(plain)
 
 
@@ -164,8 +164,8 @@ def test_intervals_end_where_shares_do() -> None:
     Drawing(size, known, {}, "").draw_panel(axes, full_mesh, panel)
     highest = max(float(area.get_paths()[0].vertices[:, 1].max()) for area in axes.collections)
     assert highest == 100.0
-    assert bounds_of(panel) == (0.0, 1.0)
-    assert bounds_of(full_mesh.panels[2])[1] > 1.0
+    assert value_bounds(panel) == (0.0, 1.0)
+    assert value_bounds(full_mesh.panels[2])[1] > 1.0
 
 
 @pytest.mark.parametrize(("study", "name", "lowest"), [("esposito", "10", 0.0), ("quist", "7.12", -1.0)])

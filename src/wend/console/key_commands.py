@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from wend.console.terminal import align_columns, split_names
+from wend.console.options import split_names
+from wend.console.terminal import align_columns
 from wend.drivers.live.access import key_files
 from wend.drivers.live.clock import wall_s
 from wend.model.errors import ConfigError
@@ -222,7 +223,7 @@ def show(
         for row in rows:
             print(json.dumps(row))
     elif rows:
-        print(_table(rows))
+        print(_format_names(rows))
     else:
         print(f"{folder} holds no certificates and no tokens")
 
@@ -283,7 +284,7 @@ def _make_fields(kind: str, name: str, ends_s: int, now: int) -> dict[str, Any]:
     return fields | {"ends": certificates.utc_text(ends_s), "state": "ended" if now > ends_s else "valid"}
 
 
-def _table(rows: list[dict[str, Any]]) -> str:
+def _format_names(rows: list[dict[str, Any]]) -> str:
     columns = ("kind", "name", "peer", "groups", "ends", "state", "serial")
     cells = [{**row, "groups": ",".join(row["groups"])} for row in rows]
     shown = [["" if row[name] is None else str(row[name]) for name in columns] for row in cells]

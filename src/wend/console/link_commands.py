@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wend.console.peer_options import LOCAL_PEER, Json, PeerOptions, with_peer_options
-from wend.console.status_command import links_table, status_fields
+from wend.console.status_command import link_lines, status_fields
 
 if TYPE_CHECKING:
     from wend.drivers.live.client.client import Client
@@ -34,7 +34,7 @@ def list_(at: PeerOptions = LOCAL_PEER, as_json: Json = False) -> None:
         for link in status_fields(status)["links"]:
             print(json.dumps(link))
     elif status.links:
-        print("\n".join(links_table(status.links)))
+        print("\n".join(link_lines(status.links)))
 
 
 @with_peer_options

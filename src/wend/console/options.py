@@ -18,6 +18,11 @@ def default_text(default: object) -> str:
     return f" [dim]\\[default: {default}][/]"
 
 
+def split_names(text: str) -> list[str]:
+    """The names in a text that separates them by commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
 def setting_option(each: Setting, default: str, about: str = "", panel: str | None = None) -> Any:
     """Make the option for a setting. Its help has the default, and `about` if the command has a sentence of its own."""
     names = (f"{each.flag}/--no-{each.flag.removeprefix('--')}",) if each.kind == "bool" else (each.flag,)

@@ -19,14 +19,14 @@ from wend.model import files
 from wend.model.errors import ConfigError
 from wend.model.files import check_writable, new_folder
 
-__all__ = ["Overwrite", "check_file", "check_out", "check_writable", "new_folder"]
+__all__ = ["Overwrite", "check_file", "check_output_folder", "check_writable", "new_folder"]
 
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the content of the output folder.")]
 
 
-def check_out(out: Path, overwrite: bool, *inputs: str) -> None:
+def check_output_folder(out: Path, overwrite: bool, *inputs: str) -> None:
     """Check that a folder can be written to `out` without destroying an input or the current folder."""
-    files.check_out(out, overwrite, *inputs)
+    files.check_output_folder(out, overwrite, *inputs)
     announce_folder(out.parent)
 
 
@@ -37,7 +37,7 @@ def check_job_output(out: str, overwrite: bool, *inputs: str) -> None:
     inside = [str(local_path(path) or path) for path in inputs]
     place = local_path(out)
     if place is not None:
-        return check_out(place, overwrite, *inside)
+        return check_output_folder(place, overwrite, *inside)
     for path in inside:
         if f"{path}/".startswith(f"{out.rstrip('/')}/"):
             raise ConfigError(f"{path} is in {out}, which the output would replace")

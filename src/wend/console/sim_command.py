@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wend.console.options import Json
-from wend.console.outputs import Overwrite, check_out, new_folder
+from wend.console.outputs import Overwrite, check_output_folder, new_folder
 from wend.console.scenario_flags import (
     check_strategy,
     print_topics,
@@ -50,7 +50,7 @@ def sim(
     check_strategy(run)
     print_unused(run, flags)
     if trace is not None:
-        check_out(trace, overwrite, *(path for path in (run.flows, run.plan, run.failures) if path))
+        check_output_folder(trace, overwrite, *(path for path in (run.flows, run.plan, run.failures) if path))
     outcome = _simulate(run, quiet=as_json)
     world = outcome.world
     print_topics(world)

@@ -56,11 +56,11 @@ def status_text(snapshot: "StatusSnapshot") -> str:
         for name, count in snapshot.flat().items()
         if name not in _HEAD_COUNTS and not name.startswith("links.")
     }
-    links = ["", *links_table(snapshot.links)] if snapshot.links else []
-    return "\n".join([*head, *links, "", count_table(numbers)])
+    links = ["", *link_lines(snapshot.links)] if snapshot.links else []
+    return "\n".join([*head, *links, "", counters_text(numbers)])
 
 
-def links_table(links: "tuple[LinkStatus, ...]") -> list[str]:
+def link_lines(links: "tuple[LinkStatus, ...]") -> list[str]:
     """A line for each link, below a line of titles."""
     return align_columns([_LINK_COLUMNS, *(_link_row(link) for link in links)])
 
@@ -76,7 +76,7 @@ def _link_row(link: "LinkStatus") -> tuple[str, ...]:
     )
 
 
-def count_table(counts: dict[str, int]) -> str:
+def counters_text(counts: dict[str, int]) -> str:
     """The counters as a table. `control.acks` is in the group `control`, whose name is printed once. Counts that a
     plug-in has of several things, such as `entries/A` and `events/A` of a region A, form a table of their own below."""
     groups: dict[str, list[tuple[str, int]]] = {}

@@ -12,10 +12,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from wend.console.options import Json
+from wend.console.options import Json, split_names
 from wend.console.outputs import check_page, check_resumable
 from wend.console.spark_options import FAILED_RUNS, RESUMES, Conf, Master, Ship, TimeLimit, parse_time_limit
-from wend.console.terminal import EXIT_CODES, count_text, split_names, stop_on_signals
+from wend.console.terminal import EXIT_CODES, count_text, stop_on_signals
 from wend.model.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -38,10 +38,10 @@ def subscriptions(
         for one in durable:
             print(json.dumps(msgspec.to_builtins(one)))
     else:
-        print(_format_table(durable) if durable else "no durable subscriptions")
+        print(_format_durable(durable) if durable else "no durable subscriptions")
 
 
-def _format_table(durable: "tuple[DurableStatus, ...]") -> str:
+def _format_durable(durable: "tuple[DurableStatus, ...]") -> str:
     rows = [("name", "events", "kB", "client", "missed", "filter")]
     for one in durable:
         here = "attached" if one.attached else "away"

@@ -133,11 +133,6 @@ def colour_strategy(strategy: str) -> str:
     return f"[{COLOURS.get(strategy, 'white')}]{strategy}[/]"
 
 
-def split_names(text: str) -> list[str]:
-    """The names in a text that separates them by commas."""
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
 def align_columns(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> list[str]:
     """Rows of cells as lines with columns of equal width; those in `right` are aligned to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wend.console.options import split_names
 from wend.console.scenario_flags import print_topics, print_unused, runs_failure_detector, scenario_fields
 from wend.console.setting_options import SettingOptions, given_settings, make_command_class
-from wend.console.terminal import colour_strategy, column_table, milliseconds_text, percent_text, split_names
+from wend.console.terminal import colour_strategy, column_table, milliseconds_text, percent_text
 from wend.drivers.scenarios import Scenario
 from wend.drivers.settings import read_values
 from wend.model.errors import ConfigError

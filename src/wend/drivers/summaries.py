@@ -50,9 +50,9 @@ def make_summary(
     missing: Counter[str] | None = None,
 ) -> Summary:
     return Summary(
-        delivery=_per(deliveries.delivered, expected),
-        on_time=_per(deliveries.on_time, expected),
-        packets=Packets(_per(data_packets, expected), _per(data_packets_unicast, expected)),
+        delivery=_ratio(deliveries.delivered, expected),
+        on_time=_ratio(deliveries.on_time, expected),
+        packets=Packets(_ratio(data_packets, expected), _ratio(data_packets_unicast, expected)),
         publications=publications,
         expected=expected,
         delivered=deliveries.delivered,
@@ -71,7 +71,7 @@ def make_summary(
     )
 
 
-def _per(part: int, expected: int) -> float:
+def _ratio(part: int, expected: int) -> float:
     return part / expected if expected else 0.0
 
 

@@ -261,14 +261,14 @@ class World:
         return Started(
             neighbours,
             subscriptions=tuple(
-                LocalSubscription(number, topic_filter(topic.name), self._qos(topic, peer))
+                LocalSubscription(number, topic_filter(topic.name), self._subscription_qos(topic, peer))
                 for number, topic in enumerate(self.topics)
                 if peer in topic.subscribers
             ),
             advertisements=tuple(topic_filter(t.name) for t in self.topics if t.publisher == peer),
         )
 
-    def _qos(self, topic: Topic, subscriber: PeerId) -> Qos:
+    def _subscription_qos(self, topic: Topic, subscriber: PeerId) -> Qos:
         deadline = self._given_deadlines.get((topic.publisher, subscriber))
         return Qos(factor=self.scenario.factor) if deadline is None else Qos(deadline_ns=deadline)
 

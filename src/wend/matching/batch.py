@@ -31,7 +31,7 @@ class Batch(msgspec.Struct, frozen=True):
     @classmethod
     def of_columns(cls, length: int, columns: Mapping[str, NDArray[Any] | Sequence[Value | None]]) -> "Batch":
         """Raises ConfigError if a column has another length, or a type that events cannot have."""
-        return cls(length, {name: _column(name, length, columns[name]) for name in sorted(columns)})
+        return cls(length, {name: _make_column(name, length, columns[name]) for name in sorted(columns)})
 
     def __len__(self) -> int:
         return self.length
@@ -51,7 +51,7 @@ class Batch(msgspec.Struct, frozen=True):
         return Batch(stop - start, {name: column[start:stop] for name, column in self.columns.items()})
 
 
-def _column(name: str, length: int, column: NDArray[Any] | Sequence[Value | None]) -> Column:
+def _make_column(name: str, length: int, column: NDArray[Any] | Sequence[Value | None]) -> Column:
     if len(column) != length:
         raise ConfigError(f"column {name} has {len(column)} values for {length} events")
     if not isinstance(column, np.ndarray):

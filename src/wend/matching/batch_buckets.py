@@ -178,10 +178,10 @@ class AttributeBuckets:
     def cells(self, column: Any, length: int) -> ColumnCells | None:
         """The cells of a column of this length, or of no column; None if the column has a range."""
         if column is None:
-            return _exact(np.full(length, MISSING))
+            return _exact_cells(np.full(length, MISSING))
         if isinstance(column, np.ndarray):
             if column.dtype == np.bool_:
-                return _exact(FALSE + column.astype(np.int64))
+                return _exact_cells(FALSE + column.astype(np.int64))
             fits = column.dtype == np.float64 or not len(column) or np.abs(column).max() <= WHOLE
             cells = self._find_double_cells(column.astype(np.float64, copy=False)) if fits else None
             return cells or self._find_list_cells(column.tolist(), repeats=column.dtype.kind == "i")
@@ -276,5 +276,5 @@ def complement_runs(runs: list[Run], rows: int) -> Iterator[Run]:
         yield begin, rows - 1
 
 
-def _exact(rows: NDArray[np.int64]) -> ColumnCells:
+def _exact_cells(rows: NDArray[np.int64]) -> ColumnCells:
     return rows, np.zeros(len(rows), dtype=bool), np.zeros(len(rows))

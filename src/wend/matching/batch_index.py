@@ -57,7 +57,7 @@ class BatchIndex:
     def match_batch(self, batch: Batch) -> tuple[Ints, Ints]:
         """Offsets and keys: the filters keys[offsets[i]:offsets[i + 1]] match event i, sorted."""
         self._refine()
-        parts = [self._list_keys(self._matching(part)) for part in self._parts(batch)]
+        parts = [self._list_keys(self._matching_bits(part)) for part in self._split_batch(batch)]
         if len(parts) == 1:
             return parts[0]
         offsets = np.zeros(len(batch) + 1, dtype=np.int64)
@@ -71,15 +71,15 @@ class BatchIndex:
         self._refine()
         totals = np.zeros(self._table.slots, dtype=np.int64)
         counts = []
-        for part in self._parts(batch):
-            matching = self._matching(part)
+        for part in self._split_batch(batch):
+            matching = self._matching_bits(part)
             counts.append(_counts(matching))
             batch_kernels.add_bits(matching.reshape(-1), totals, matching.shape[1])
         per_filter = np.zeros(self._count, dtype=np.int64)
         per_filter[self._keys[: self._ranked]] = totals[: self._ranked]
         return np.concatenate(counts), per_filter
 
-    def _parts(self, batch: Batch) -> list[Batch]:
+    def _split_batch(self, batch: Batch) -> list[Batch]:
         """The batch, split such that the scratch space is large enough for each part."""
         most = max(16, SCRATCH_WORDS // (self._table.slots // 64))
         if len(batch) <= most:
@@ -88,7 +88,7 @@ class BatchIndex:
 
     # ---- bits
 
-    def _matching(self, batch: Batch) -> Words:
+    def _matching_bits(self, batch: Batch) -> Words:
         """The filters that match each event, as bits by rank."""
         from wend.matching import batch_kernels
 

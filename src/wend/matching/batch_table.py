@@ -55,7 +55,7 @@ class BitmapTable:
         """Row 0 refuses no slot."""
         writers = [_AttributeWriter(name, *sets) for name, sets in common_attributes(conjunctions).items()]
         for writer in writers:
-            self._add_side(writer.side)
+            self._allocate_rows(writer.side)
         self.bits = np.zeros((self.blocks, self.height, WIDTH), dtype=np.uint64)
         self.alive, self.check, self.odd = (np.zeros(self.blocks * WIDTH, dtype=np.uint64) for _ in range(3))
         self.checks = 0
@@ -67,7 +67,7 @@ class BitmapTable:
         for slot, one in enumerate(conjunctions):
             self._register(slot, one)
 
-    def _add_side(self, side: AttributeBuckets) -> None:
+    def _allocate_rows(self, side: AttributeBuckets) -> None:
         side.base = self.height
         self.height += side.rows
         if side.begins_inside or side.name in self.edged:

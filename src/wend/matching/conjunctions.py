@@ -45,7 +45,7 @@ class Binding(msgspec.Struct, frozen=True, gc=False, order=True):
         if left is None or right is None:
             return False
         if isinstance(left, Range) or isinstance(right, Range):
-            return self._possible(left, right)
+            return self._is_possible(left, right)
         if isinstance(left, str) or isinstance(right, str):
             fits = isinstance(left, str) and isinstance(right, str) and self.factor == 1
         elif isinstance(left, bool) or isinstance(right, bool):
@@ -55,7 +55,7 @@ class Binding(msgspec.Struct, frozen=True, gc=False, order=True):
             fits = not isnan(left) and not isnan(right)
         return fits and _COMPARE[self.outcomes](left, right)
 
-    def _possible(self, left: object, right: object) -> bool:
+    def _is_possible(self, left: object, right: object) -> bool:
         a, b = span(left), span(right)
         if a is None or b is None or a.text != b.text or (a.text and self.factor != 1):
             return False
@@ -193,9 +193,9 @@ def conjoin(sides: Iterable[tuple[str, Values]], bindings: Iterable[Binding]) ->
     by_name: dict[str, list[Values]] = {}
     for name, one_set in sides:
         by_name.setdefault(name, []).append(one_set)
-    values = {name: sets[0] if len(sets) == 1 else _intersection(sets) for name, sets in by_name.items()}
+    values = {name: sets[0] if len(sets) == 1 else _intersect(sets) for name, sets in by_name.items()}
     merged = _merged_bindings(bindings)
-    if merged is None or not all(values.values()) or (merged and not _bindable(values, merged)):
+    if merged is None or not all(values.values()) or (merged and not _are_bindable(values, merged)):
         return None
     for binding in merged:
         for name in (binding.left, binding.right):
@@ -216,7 +216,7 @@ def _merged_bindings(bindings: Iterable[Binding]) -> tuple[Binding, ...] | None:
     return tuple(Binding(*key, both) for key, both in sorted(outcomes.items()))
 
 
-def _intersection(sets: list[Values]) -> Values:
+def _intersect(sets: list[Values]) -> Values:
     """The intersection, by pairs: so the cost of five hundred holes in one attribute is not quadratic."""
     while len(sets) > 1:
         odd = sets[-1:] if len(sets) % 2 else []
@@ -224,7 +224,7 @@ def _intersection(sets: list[Values]) -> Values:
     return sets[0]
 
 
-def _bindable(values: dict[str, Values], bindings: tuple[Binding, ...]) -> bool:
+def _are_bindable(values: dict[str, Values], bindings: tuple[Binding, ...]) -> bool:
     """Whether both attributes of each binding can be of the same kind."""
     for one in bindings:
         left = values.get(one.left, ANYTHING) & one.implied_values

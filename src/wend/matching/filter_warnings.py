@@ -14,7 +14,7 @@ from wend.matching.values import ANYTHING, NOTHING, Values
 def filter_warnings(text: str) -> list[str]:
     """One sentence for each doubt. Raises FilterError if `parse` does."""
     if not parse(text).conjunctions:
-        return [f"no event can match this filter{_contradiction(Parser(text).parse_filter())}"]
+        return [f"no event can match this filter{_find_contradiction(Parser(text).parse_filter())}"]
     parser = Parser(text)
     names = {leaf.name for leaf in _leaves(parser.parse_filter())}
     return [
@@ -33,7 +33,7 @@ def _leaves(tree: Tree) -> Iterator[Leaf]:
             yield from _leaves(child)
 
 
-def _contradiction(tree: Tree) -> str:
+def _find_contradiction(tree: Tree) -> str:
     """The end of the sentence: the attribute whose conditions exclude each other, if they are joined by `and`."""
     allowed: dict[str, Values] = {}
     for leaf in tree.children if isinstance(tree, Node) and tree.all else (tree,):

@@ -62,7 +62,7 @@ def _merge_two(a: Conjunction, b: Conjunction) -> tuple[Conjunction, bool, set[s
     pairs = {name: (mine.get(name, ANYTHING), theirs.get(name, ANYTHING)) for name in names}
     hulls = {name: _merge_side(left, right) for name, (left, right) in pairs.items()}
     widened = {name for name, (_, is_wider) in hulls.items() if is_wider}
-    bindings = _common(a.bindings, b.bindings)
+    bindings = _common_bindings(a.bindings, b.bindings)
     merged = conjoin([(name, hull) for name, (hull, _) in hulls.items() if hull != ANYTHING], bindings) or TRUE
     dropped = (set(names) - merged.allowed().keys()) | _attributes({*a.bindings, *b.bindings} - {*bindings})
     differing = sum(left != right for left, right in pairs.values())
@@ -82,7 +82,7 @@ def _merge_side(left: Values, right: Values) -> tuple[Values, bool]:
     return hull, hull != union or (union == ANYTHING and ANYTHING not in (left, right))
 
 
-def _common(a: Iterable[Binding], b: Iterable[Binding]) -> list[Binding]:
+def _common_bindings(a: Iterable[Binding], b: Iterable[Binding]) -> list[Binding]:
     """The bindings that both have; if the signs differ, a binding with both signs."""
     theirs = {(one.left, one.right, one.factor): one.outcomes for one in b}
     either = [

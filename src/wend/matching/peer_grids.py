@@ -136,7 +136,7 @@ class BoxGrid:
         if a is None or b is None:
             return
         if type(a) is Range or type(b) is Range:
-            near = self._near(x.columns(_as_set(a)), y.columns(_as_set(b)))
+            near = self._find_near(x.columns(_as_set(a)), y.columns(_as_set(b)))
             keys += [key for key in near if compact_matches(self.boxes[key], attributes)]
             return
         if isinstance(a, str) is not x.of_texts or isinstance(b, str) is not y.of_texts:
@@ -145,7 +145,7 @@ class BoxGrid:
         if cell is not None:
             keys += [cell[at - 1] for at in range(1, len(cell), 2) if compact_matches(cell[at], attributes)]
 
-    def _near(self, columns: set[int], rows: set[int]) -> dict[Any, None]:
+    def _find_near(self, columns: set[int], rows: set[int]) -> dict[Any, None]:
         """The keys of the boxes in cells of these columns and rows, each once."""
         numbers = [(column << _ROW_BITS) + row for column in columns for row in rows]
         if len(numbers) > len(self._cells):

@@ -111,11 +111,11 @@ class Parser:
         self.depth = 0
         self.equated: list[tuple[str, str, str]] = []
         """Attribute, sign and attribute of each `=` and `!=` whose right side has no quotes of any kind."""
-        self.token = self._next(0)
+        self.token = self._read_token(0)
 
     # ---- tokens
 
-    def _next(self, at: int) -> Token:
+    def _read_token(self, at: int) -> Token:
         match = _TOKEN.match(self.text, at)
         if match is not None and match.lastgroup is not None:
             self._after = match.end()
@@ -131,7 +131,7 @@ class Parser:
 
     def advance(self) -> Token:
         token = self.token
-        self.token = self._next(self._after) if token.kind != "end" else token
+        self.token = self._read_token(self._after) if token.kind != "end" else token
         return token
 
     def is_at(self, *texts: str) -> bool:

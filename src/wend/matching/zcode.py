@@ -175,7 +175,7 @@ class ZCodeSpace:
         start = self.code(box)
         turn, region = self._walk(start)
         # The most waste first; ties are broken by code.
-        waiting = [(-_waste(region, box), start, turn, region)]
+        waiting = [(-_cells_outside(region, box), start, turn, region)]
         done: list[str] = []
         while waiting and waiting[0][0] < 0:
             _, code, turn, region = heapq.heappop(waiting)
@@ -189,7 +189,7 @@ class ZCodeSpace:
                 done.append(code)
                 continue
             for part, half in parts:
-                heapq.heappush(waiting, (-_waste(half, box), part, now, half))
+                heapq.heappush(waiting, (-_cells_outside(half, box), part, now, half))
         return sorted((*done, *(code for _, code, _, _ in waiting)))
 
     def _walk(self, code: str) -> tuple[int, Box]:
@@ -210,15 +210,15 @@ class ZCodeSpace:
             low, high = box.sides[at]
             if low < high:
                 lower, upper = halves((low, high))
-                return at, _with(box, at, lower), _with(box, at, upper)
+                return at, _replace_side(box, at, lower), _replace_side(box, at, upper)
         return None
 
 
-def _with(box: Box, at: int, side: Cells) -> Box:
+def _replace_side(box: Box, at: int, side: Cells) -> Box:
     return Box((*box.sides[:at], side, *box.sides[at + 1 :]))
 
 
-def _waste(region: Box, box: Box) -> int:
+def _cells_outside(region: Box, box: Box) -> int:
     """The number of cells of the region outside the box."""
     shared = math.prod(min(b, d) - max(a, c) + 1 for (a, b), (c, d) in zip(region.sides, box.sides, strict=True))
     return region.volume - shared

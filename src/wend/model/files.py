@@ -30,7 +30,7 @@ def _check_local(path: Path) -> None:
         raise ConfigError(f"{path} is an address, but this command writes to a local path")
 
 
-def check_out(out: Path, overwrite: bool, *inputs: str) -> None:
+def check_output_folder(out: Path, overwrite: bool, *inputs: str) -> None:
     """Check that a folder can be written to `out` without destroying an input or the current folder."""
     _check_local(out)
     if out.is_file():

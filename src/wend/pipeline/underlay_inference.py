@@ -41,7 +41,7 @@ def infer_underlay(records: DataFrame, *, least: int = MIN_SEEN, most_links: int
     """Infer the underlay. The overlaps leave out routers that more than `most_links` overlay links cross."""
     if least < 1:
         raise ConfigError(f"least must be at least 1, got {least}")
-    check_columns(records)
+    _check_columns(records)
     seen = count_hops(records)
     holes = seen.where("kind = 'hole'").drop("kind", "middle")
     filled = _fill_holes(seen, holes)
@@ -58,13 +58,13 @@ def read_records(spark: SparkSession, path: str) -> DataFrame:
     """Read traceroute records from Parquet, and check their columns."""
     records = read_parquet(spark, path)
     try:
-        check_columns(records)
+        _check_columns(records)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}", code=error.code) from None
     return records
 
 
-def check_columns(records: DataFrame) -> None:
+def _check_columns(records: DataFrame) -> None:
     actual = dict(records.dtypes)
     for name, kind in _COLUMNS.items():
         if actual.get(name) != kind:

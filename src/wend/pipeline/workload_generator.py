@@ -198,7 +198,8 @@ def _block_ids(block: int) -> pa.Array:
 def _choose_attributes(
     rng: np.random.Generator, workload: WorkloadSpec, bounds: tuple[int, int]
 ) -> tuple[Ints, npt.NDArray[np.bool_]]:
-    """For each row, all attributes in the order of the draw, and whether each is chosen: the first few are."""
+    """For each row, the attributes in weighted random order, and a mask of those chosen: the first ones, a random
+    number of them."""
     weights = np.ones(workload.attributes)
     if workload.kind == "zipf":
         weights /= np.arange(1, workload.attributes + 1)

@@ -115,7 +115,7 @@ def routes_after_failures(in_use: RoutesInUse) -> list[RoutesAfterFailure]:
         nonlocal room
         for link in in_use.links:
             failure = _make_failure(in_use, link)
-            analysis = _analyse(failure, in_use)
+            analysis = _analyse_failure(failure, in_use)
             if analysis.local_least > analysis.least * (1 + TIGHT) and failure.bytes <= room:
                 held[link] = failure
                 room -= failure.bytes
@@ -143,7 +143,7 @@ def combine_failures(
 
 def analyse_failure(in_use: RoutesInUse, link: Link) -> FailureAnalysis:
     """Consider the failure of one link. Raises `ConfigError` if the workload does not fit after it."""
-    return _analyse(_make_failure(in_use, link), in_use)
+    return _analyse_failure(_make_failure(in_use, link), in_use)
 
 
 def move_all_flows(in_use: RoutesInUse, link: Link) -> RoutesAfterFailure:
@@ -180,7 +180,7 @@ def _drop_cut_off(left: FlowNetwork, workload: FlowWorkload, a: PeerId, b: PeerI
     return flows, workload.select_flows(flows, kept)
 
 
-def _analyse(failure: _Failure, in_use: RoutesInUse) -> FailureAnalysis:
+def _analyse_failure(failure: _Failure, in_use: RoutesInUse) -> FailureAnalysis:
     if failure.best.y > 1 + TIGHT:
         raise ConfigError(_overload_sentence(failure, in_use.k))
     least, routes = _move_crossing_flows(failure, in_use)

@@ -121,7 +121,7 @@ class DriverInputs:
         self._layer.begin(now, event.neighbours)
         self._host.forms_links = self._host.forms_links or event.contacts_follow
         self._host.view.neighbours = tuple(self._host.view.links)
-        stored = self._recall(now, event, effects)
+        stored = self._recall_records(now, event, effects)
         if self._store is not None:
             self._store.begin(now, tuple(n.peer for n in event.neighbours))
         for wanted in event.subscriptions:
@@ -139,7 +139,7 @@ class DriverInputs:
         self._host.tell_all(now, Begun(self._layer.manager.reachable, event.contacts_follow), effects)
         self._layer.manager.request_paths(effects)
 
-    def _recall(self, now: Nanos, event: Started, effects: Effects) -> list[PendingRecord]:
+    def _recall_records(self, now: Nanos, event: Started, effects: Effects) -> list[PendingRecord]:
         """Restore the records of an earlier incarnation. Return the events that it was still responsible for."""
         pending: dict[EventId, PendingRecord] = {}
         durable: list[Record] = []

@@ -272,7 +272,7 @@ class PluginHost:
         if type(answer) is SendTo:  # the most frequent effect
             return False
         if type(answer) is Timer:
-            self._timers.at(answer.time_ns, self._on_timer, (one, answer.name))
+            self._timers.set_timer(answer.time_ns, self._on_timer, (one, answer.name))
         elif type(answer) is Changed:
             self.tell_all(now, answer, effects, one)
         elif type(answer) is Remember:

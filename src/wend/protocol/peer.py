@@ -308,7 +308,7 @@ class Peer:
             self._detector.on_event(now)
         if self.me in dests:
             self._mode.receive(now, sender, data, born, effects)
-            dests, ranks = _without(self.me, dests, ranks) if len(dests) > 1 else ((), ())
+            dests, ranks = _remove_own(self.me, dests, ranks) if len(dests) > 1 else ((), ())
         if dests:
             arrived = Arrived(sender, event, born, dests, data.path, header, ranks)
             self._forward_transit(now, arrived, Ack(tx, reassembled), effects)
@@ -336,7 +336,7 @@ class Peer:
         """Drop an event that arrived after its ttl. Release ordered deliveries that wait for it."""
         if self.me in dests:
             self._local.deliver(now, event, born, effects)
-            dests, _ = _without(self.me, dests, ())
+            dests, _ = _remove_own(self.me, dests, ())
         if dests:
             effects.append(Drop(event.id, dests, "expired"))
 
@@ -411,7 +411,7 @@ class Peer:
         return None if hosted is None else hosted.plugin.messages
 
 
-def _without(me: PeerId, dests: tuple[PeerId, ...], ranks: Ranks) -> tuple[tuple[PeerId, ...], Ranks]:
+def _remove_own(me: PeerId, dests: tuple[PeerId, ...], ranks: Ranks) -> tuple[tuple[PeerId, ...], Ranks]:
     """The destinations without this peer, with their ranks."""
     if ranks:
         ranks = tuple([rank for dest, rank in zip(dests, ranks, strict=False) if dest != me])

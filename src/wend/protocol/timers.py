@@ -20,7 +20,7 @@ class Timers:
         self.count = 0
         self.heap: list[tuple[Nanos, int, Action, Any]] = []
 
-    def at(self, time: Nanos, action: Action, arg: Any) -> None:
+    def set_timer(self, time: Nanos, action: Action, arg: Any) -> None:
         self.count = count = self.count + 1
         heappush(self.heap, (time, count, action, arg))
 

@@ -251,7 +251,7 @@ def plugin(kind: Kind, name: str) -> type[Plugin]:
     try:
         return PLUGINS[kind][name]
     except KeyError:
-        raise _unknown(kind, name, PLUGINS[kind]) from None
+        raise _unknown_error(kind, name, PLUGINS[kind]) from None
 
 
 def strategy_named(name: str) -> Strategy:
@@ -259,10 +259,10 @@ def strategy_named(name: str) -> Strategy:
     try:
         return STRATEGIES[name]
     except KeyError:
-        raise _unknown("routing", name, STRATEGIES) from None
+        raise _unknown_error("routing", name, STRATEGIES) from None
 
 
-def _unknown(kind: Kind, name: str, names: Mapping[str, object]) -> ConfigError:
+def _unknown_error(kind: Kind, name: str, names: Mapping[str, object]) -> ConfigError:
     return ConfigError(f"unknown {TITLES[kind]} {name!r}: choose one of {', '.join(names)}, or MODULE:CLASS")
 
 

@@ -31,12 +31,12 @@ INK = COLOURS["ink"].light
 """The colour of text and axes. In the HTML report, the text colour of the page replaces it."""
 
 
-def _style(salt: str) -> Any:
+def _figure_style(salt: str) -> Any:
     """The salt decides the names inside an SVG file, so the same figure gives the same file. Text remains text."""
     return {**matplotlib_style(), "svg.hashsalt": salt, "svg.fonttype": "none"}
 
 
-def colour_of(series: Series) -> str:
+def colour_name(series: Series) -> str:
     """The name of the colour of a series."""
     return series.colour or STRATEGIES.get(series.strategy, "grey")
 
@@ -64,22 +64,22 @@ class Drawing:
 
     def save(self, figure: Figure, folder: Path) -> None:
         """Write a figure, with legend and footer, as SVG and PNG."""
-        with mpl.rc_context(_style(figure.name)):
-            canvas = self._figure(figure)
+        with mpl.rc_context(_figure_style(figure.name)):
+            canvas = self._draw_figure(figure)
             paper = COLOURS["paper"].light
             canvas.savefig(folder / f"figure-{figure.name}.svg", metadata={"Date": None}, facecolor=paper)
             canvas.savefig(folder / f"figure-{figure.name}.png", dpi=150, facecolor=paper)
 
-    def inline(self, figure: Figure, panel: Panel) -> str:
+    def draw_inline(self, figure: Figure, panel: Panel) -> str:
         """Draw one panel as an SVG element that takes the width, the font and the colours of its page."""
-        with mpl.rc_context(_style(f"{figure.name} {panel.title}")):
+        with mpl.rc_context(_figure_style(f"{figure.name} {panel.title}")):
             canvas = Canvas(figsize=(4.4, 3.2), layout="constrained")
             self.draw_panel(canvas.subplots(), figure, panel)
             data = BytesIO()
             canvas.savefig(data, format="svg", transparent=True, metadata={"Date": None})
         return _adapt_to_page(data.getvalue().decode())
 
-    def _figure(self, figure: Figure) -> Canvas:
+    def _draw_figure(self, figure: Figure) -> Canvas:
         columns = min(2, len(figure.panels))
         rows = -(-len(figure.panels) // columns)
         height = 3.3 * rows + 1.3
@@ -97,25 +97,25 @@ class Drawing:
         )
         below = f"{figure.caption}  {self.footer}"
         canvas.text(0.5, 1.0 - 0.8 * head, below, ha="center", va="center", fontsize=POINTS["note"])
-        handles = [Line2D([], [], label=series.label, **_look(series)) for series in shown_series(figure)]
+        handles = [Line2D([], [], label=series.label, **_line_style(series)) for series in shown_series(figure)]
         if self.has_stars(figure):
-            handles.append(Line2D([], [], label="stated in the paper's text", **_star("white")))
+            handles.append(Line2D([], [], label="stated in the paper's text", **_star_style("white")))
         canvas.legend(handles=handles, loc="outside lower center", ncols=5)
         return canvas
 
     def draw_panel(self, axes: Axes, figure: Figure, panel: Panel) -> None:
         """Draw one panel of a figure on `axes`."""
         for series, points in figure.lines(panel, self.size):
-            self._line(axes, panel, series, points)
+            self._draw_line(axes, panel, series, points)
         axes.set_title(panel.title)
         axes.set_ylabel(panel.label)
         axes.set_xlabel(panel.curve_label or (figure.axis.label if figure.axis else ""))
         if panel.curve_log or (figure.axis is not None and figure.axis.log):
             axes.set_xscale("log")
         elif figure.axis is not None:
-            _ticks(axes, figure.axis.thin if self.size.thin else figure.axis.values)
+            _set_ticks(axes, figure.axis.thin if self.size.thin else figure.axis.values)
         else:
-            _ticks(axes, [x for x, _ in panel.curve])
+            _set_ticks(axes, [x for x, _ in panel.curve])
         if panel.percent and panel.share:
             low, high = axes.get_ylim()
             axes.set_ylim(max(low, -3.0), min(high, 100.0 + 0.03 * (100.0 - max(low, 0.0))))
@@ -123,38 +123,38 @@ class Drawing:
             look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 22, "rotation": 18, "alpha": 0.18}
             axes.text(0.5, 0.5, "smoke run, not a result", transform=axes.transAxes, zorder=0, **look)
 
-    def _line(self, axes: Axes, panel: Panel, series: Series, points: list[Point]) -> None:
+    def _draw_line(self, axes: Axes, panel: Panel, series: Series, points: list[Point]) -> None:
         scale = 100.0 if panel.percent else 1.0
-        estimates = [(point.x, self._estimate(point)) for point in points]
+        estimates = [(point.x, self._find_estimate(point)) for point in points]
         shown = [(x, estimate) for x, estimate in estimates if estimate is not None]
         if not shown:
             return
         x = [at for at, _ in shown]
         mean = [scale * estimate.mean for _, estimate in shown]
-        look = _look(series)
+        look = _line_style(series)
         axes.plot(x, mean, **look)
         if not self.size.thin:
-            ends = [estimate.interval(bounds_of(panel)) or (estimate.mean, estimate.mean) for _, estimate in shown]
+            ends = [estimate.interval(value_bounds(panel)) or (estimate.mean, estimate.mean) for _, estimate in shown]
             low, high = [scale * end for end, _ in ends], [scale * end for _, end in ends]
             axes.fill_between(x, low, high, color=look["color"], alpha=0.15, linewidth=0)
-        for at, value in self._stars(points):
-            axes.plot([at], [scale * value], **_star(look["color"]))
+        for at, value in self._stated_points(points):
+            axes.plot([at], [scale * value], **_star_style(look["color"]))
 
-    def _estimate(self, point: Point) -> Estimate | None:
+    def _find_estimate(self, point: Point) -> Estimate | None:
         if point.metric is None:
             return Estimate(0.0, 0.0, 0)
         return self.estimates.get((self.size.setting(point.fields), point.metric))
 
-    def _stars(self, points: list[Point]) -> list[tuple[float, float]]:
+    def _stated_points(self, points: list[Point]) -> list[tuple[float, float]]:
         keys = [(point.x, (self.size.setting(point.fields), point.metric or "")) for point in points]
         return [(x, self.stated[key]) for x, key in keys if key in self.stated]
 
     def has_stars(self, figure: Figure) -> bool:
         lines = [line for panel in figure.panels for line in figure.lines(panel, self.size)]
-        return any(self._stars(points) for _, points in lines)
+        return any(self._stated_points(points) for _, points in lines)
 
 
-def bounds_of(panel: Panel) -> Bounds:
+def value_bounds(panel: Panel) -> Bounds:
     """The possible values of a panel's metric."""
     if panel.signed:
         return ANY
@@ -167,7 +167,7 @@ def shown_series(figure: Figure) -> list[Series]:
     return list({series.label: series for series in every}.values())
 
 
-def _ticks(axes: Axes, values: Sequence[float]) -> None:
+def _set_ticks(axes: Axes, values: Sequence[float]) -> None:
     """Set a tick for each value, with its number if that does not overlap the one before."""
     span = (max(values) - min(values)) or 1.0
     texts: list[str] = []
@@ -179,17 +179,17 @@ def _ticks(axes: Axes, values: Sequence[float]) -> None:
     axes.set_xticks(list(values), texts)
 
 
-def _look(series: Series) -> dict[str, Any]:
-    colour = COLOURS[colour_of(series)].light
+def _line_style(series: Series) -> dict[str, Any]:
+    colour = COLOURS[colour_name(series)].light
     return {
         "color": colour,
-        "marker": MARKERS[colour_of(series)],
+        "marker": MARKERS[colour_name(series)],
         "markerfacecolor": "none" if series.variant else colour,
         "linestyle": (0, (4, 2)) if series.variant else "-",
     }
 
 
-def _star(colour: str) -> dict[str, Any]:
+def _star_style(colour: str) -> dict[str, Any]:
     return {
         "marker": "*",
         "markersize": 12,
@@ -213,10 +213,10 @@ _SHAPES = {
 
 def legend_mark(series: Series) -> str:
     """The line and the marker of a series, as an SVG element of the page."""
-    colour = f"var(--{colour_of(series)})"
+    colour = f"var(--{colour_name(series)})"
     dashes = ' stroke-dasharray="5 2.5"' if series.variant else ""
     inside = "var(--card)" if series.variant else colour
-    shape = _SHAPES[MARKERS[colour_of(series)]].format(f'fill="{inside}" stroke="{colour}" stroke-width="1.3"')
+    shape = _SHAPES[MARKERS[colour_name(series)]].format(f'fill="{inside}" stroke="{colour}" stroke-width="1.3"')
     line = f'<path d="M0 6H32" stroke="{colour}" stroke-width="2"{dashes}/>'
     return f'<svg viewBox="0 0 32 12" width="32" height="12" aria-hidden="true">{line}{shape}</svg>'
 

@@ -18,7 +18,7 @@ from wend import __version__
 from wend.model.errors import ConfigError
 from wend.pictures.style import FONT, page_colours
 from wend.studies.claims import ANY, SHARE, Bounds, ClaimResult, Estimate, JudgedValue
-from wend.studies.figures import Drawing, bounds_of, legend_mark, shown_series, stated_values
+from wend.studies.figures import Drawing, legend_mark, shown_series, stated_values, value_bounds
 from wend.studies.study_model import ComparisonTable, Fields, Figure, MetricRow, MetricTable, Panel, Point, Study
 from wend.studies.study_run import StudyResults
 
@@ -268,7 +268,7 @@ def _figure_view(figure: Figure, drawing: Drawing, results: StudyResults) -> dic
         "legend": legend,
         "stars": drawing.has_stars(figure),
         "panels": [
-            {"title": panel.title, "svg": drawing.inline(figure, panel), "table": _table(figure, panel, results)}
+            {"title": panel.title, "svg": drawing.draw_inline(figure, panel), "table": _table(figure, panel, results)}
             for panel in figure.panels
         ],
     }
@@ -277,7 +277,7 @@ def _figure_view(figure: Figure, drawing: Drawing, results: StudyResults) -> dic
 def _table(figure: Figure, panel: Panel, results: StudyResults) -> dict[str, Any]:
     def cell(point: Point) -> str:
         estimate = results.estimates.get((results.size.setting(point.fields), point.metric or ""))
-        return _estimate(estimate, panel.percent, bounds_of(panel), unit=False)
+        return _estimate(estimate, panel.percent, value_bounds(panel), unit=False)
 
     lines = list(figure.lines(panel, results.size))
     xs = [f"{point.x:g}" for point in lines[0][1] if point.metric is not None] if lines else []

@@ -30,7 +30,7 @@ def regular_pairs(peers: int, degree: int, seed: int) -> list[Pair]:
         raise ConfigError(f"no regular graph has {peers} peers of degree {degree}")
     rng = stream(seed, "topology", "regular", peers, degree)
     for _ in range(_TRIES):
-        pairs = _pairing(peers, degree, rng)
+        pairs = _draw_pairing(peers, degree, rng)
         if pairs is not None and Overlay(peers, [OverlayLink(a, b, 1) for a, b in pairs]).is_connected():
             return sorted(pairs)
     raise ConfigError(f"found no connected graph of {peers} peers with degree {degree} in {_TRIES} draws")
@@ -54,7 +54,7 @@ def random_pairs(peers: int, degree: int, seed: int) -> list[Pair]:
     raise ConfigError(f"found no connected graph of {peers} peers with mean degree {degree} in {_TRIES} draws")
 
 
-def _pairing(peers: int, degree: int, rng: np.random.Generator) -> set[Pair] | None:
+def _draw_pairing(peers: int, degree: int, rng: np.random.Generator) -> set[Pair] | None:
     """Steger and Wormald: pair free stubs at random and skip loops and duplicates. None if no pair is possible."""
     pairs: set[Pair] = set()
     stubs = np.repeat(np.arange(peers), degree)
@@ -67,13 +67,13 @@ def _pairing(peers: int, degree: int, rng: np.random.Generator) -> set[Pair] | N
                 unpaired += [a, b]
             else:
                 pairs.add(pair)
-        if unpaired and not _suitable(unpaired, pairs):
+        if unpaired and not _has_suitable_pair(unpaired, pairs):
             return None
         stubs = np.array(unpaired, dtype=np.int64)
     return pairs
 
 
-def _suitable(stubs: list[PeerId], pairs: set[Pair]) -> bool:
+def _has_suitable_pair(stubs: list[PeerId], pairs: set[Pair]) -> bool:
     free = sorted(set(stubs))
     return any((a, b) not in pairs for i, a in enumerate(free) for b in free[i + 1 :])
 

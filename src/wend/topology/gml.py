@@ -24,22 +24,26 @@ def parse(text: str, where: str) -> Pairs:
     while at < len(text):
         token = _TOKEN.match(text, at)
         if token is None:
-            raise _error(text, at, where, "is not GML")
+            raise _make_error(text, at, where, "is not GML")
         at = token.end()
         if token["open"]:
             if key is None or len(stack) > _DEEPEST:
-                raise _error(text, token.start("open"), where, "opens a list that has no key or is nested too deeply")
+                raise _make_error(
+                    text, token.start("open"), where, "opens a list that has no key or is nested too deeply"
+                )
             inner: Pairs = []
             stack[-1].append((key, inner))
             stack.append(inner)
             key = None
         elif token["close"]:
             if key is not None or len(stack) == 1:
-                raise _error(text, token.start("close"), where, "closes no open list, or follows a key without a value")
+                raise _make_error(
+                    text, token.start("close"), where, "closes no open list, or follows a key without a value"
+                )
             stack.pop()
         elif token["text"] is not None:
             if key is None:
-                raise _error(text, token.start("text"), where, "is a text without a key")
+                raise _make_error(text, token.start("text"), where, "is a text without a key")
             stack[-1].append((key, unescape(token["text"])))
             key = None
         elif token["word"] is not None:
@@ -59,16 +63,16 @@ def read(path: Path) -> tuple[list[dict[str, Any]], list[tuple[int, int, dict[st
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror or error}", code="unreadable") from None
-    graphs = _lists(parse(text, str(path)), "graph")
+    graphs = _find_lists(parse(text, str(path)), "graph")
     if not graphs:
         raise ConfigError(f"{path} is not a GML file: it has no graph", code="unreadable")
     graph = graphs[0]
-    nodes = [dict(node) for node in _lists(graph, "node")]
+    nodes = [dict(node) for node in _find_lists(graph, "node")]
     place = {node.get("id"): i for i, node in enumerate(nodes)}
     if None in place or len(place) < len(nodes):
         raise ConfigError(f"{path}: every node needs an id, and no two the same")
     edges = []
-    for data in map(dict[str, Any], _lists(graph, "edge")):
+    for data in map(dict[str, Any], _find_lists(graph, "edge")):
         a, b = (place.get(data.get(end)) for end in ("source", "target"))
         if a is None or b is None:
             ends = f"{data.get('source')} to {data.get('target')}"
@@ -77,7 +81,7 @@ def read(path: Path) -> tuple[list[dict[str, Any]], list[tuple[int, int, dict[st
     return nodes, edges, dict(graph).get("directed") == 1
 
 
-def _lists(pairs: Pairs, key: str) -> list[Pairs]:
+def _find_lists(pairs: Pairs, key: str) -> list[Pairs]:
     """The lists with a key, in order."""
     return [value for name, value in pairs if name == key and isinstance(value, list)]
 
@@ -105,5 +109,5 @@ def _number(word: str) -> int | float | str:
         return float(word)
 
 
-def _error(text: str, at: int, where: str, what: str) -> ConfigError:
+def _make_error(text: str, at: int, where: str, what: str) -> ConfigError:
     return ConfigError(f"{where}, line {text.count(chr(10), 0, at) + 1}: {text[at : at + 20].strip()!r} {what}")

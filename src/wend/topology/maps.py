@@ -119,7 +119,7 @@ def node_names(nodes: Iterable[Attributes]) -> list[str]:
     return [str(next((n[key] for key in keys if n.get(key) not in (None, "")), i)) for i, n in enumerate(nodes)]
 
 
-def map_links(what: str, graph: MapGraph, names: Sequence[str]) -> list[MapLink]:
+def collect_links(what: str, graph: MapGraph, names: Sequence[str]) -> list[MapLink]:
     """The links of a map, sorted: one for each pair of nodes that have edges."""
     edges: dict[tuple[int, int], list[Attributes]] = {}
     for a, b, data in graph.edges:
@@ -163,7 +163,7 @@ def _total_capacity(parallel: Sequence[Attributes], where: str) -> Capacity:
 
 def _overlay(what: str, graph: MapGraph, delay_ms: tuple[float, float], loss: float, seed: int) -> Overlay:
     nodes, names = graph.nodes, node_names(graph.nodes)
-    edges = map_links(what, graph, names)
+    edges = collect_links(what, graph, names)
     drawn = stream(seed, "topology", "delays").integers(
         millis(delay_ms[0]), millis(delay_ms[1]), size=len(edges), endpoint=True
     )

@@ -76,7 +76,7 @@ def k_shortest(costs: Costs, source: PeerId, target: PeerId, k: int) -> list[tup
         if best is not None:
             total, there = best
             followed.add(there)
-            heapq.heappush(heap, (spent + total, prefix + _descent(costs, distance, there, target), len(prefix)))
+            heapq.heappush(heap, (spent + total, prefix + _descend(costs, distance, there, target), len(prefix)))
 
     leave((source,), 0)
     while heap and len(routes) < k:
@@ -103,7 +103,7 @@ def _reverse_arcs(costs: Costs) -> dict[PeerId, dict[PeerId, int]]:
     return turned
 
 
-def _descent(costs: Costs, distance: Mapping[PeerId, int], start: PeerId, target: PeerId) -> tuple[PeerId, ...]:
+def _descend(costs: Costs, distance: Mapping[PeerId, int], start: PeerId, target: PeerId) -> tuple[PeerId, ...]:
     """The shortest path from a peer to the target; of equal ones that with the lowest ids."""
     path = [start]
     while path[-1] != target:

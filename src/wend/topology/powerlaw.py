@@ -49,9 +49,9 @@ def power_law(seed: int, shape: PowerLaw | None = None, name: str = "power-law")
     builder = UnderlayBuilder(name)
     delays = stream(seed, "underlay", name, "delays")
     wiring = stream(seed, "underlay", name, "hot")
-    cores = [_hot(builder, shape, d, size, wiring, delays) for d, size in enumerate(sizes)]
-    _borders(builder, shape, between, cores, stream(seed, "underlay", name, "borders"), delays)
-    _second_uplinks(builder, shape, inner - sum(map(_tree_edges, sizes)), sizes, wiring, delays)
+    cores = [_add_as_routers(builder, shape, d, size, wiring, delays) for d, size in enumerate(sizes)]
+    _add_border_links(builder, shape, between, cores, stream(seed, "underlay", name, "borders"), delays)
+    _add_second_uplinks(builder, shape, inner - sum(map(_tree_edges, sizes)), sizes, wiring, delays)
     return builder.build()
 
 
@@ -61,17 +61,17 @@ def pfp(nodes: int, homing: Homing, rng: np.random.Generator) -> list[tuple[int,
     for node in range(3, nodes):
         hosts: list[int] = []
         for _ in range(1 if homing == "single" else 2):
-            hosts.append(_rich(node, links, {node, *hosts}, rng))
+            hosts.append(_draw_rich_node(node, links, {node, *hosts}, rng))
             links.add((hosts[-1], node))
         if rng.random() < _HOST_LINKS_ON:
             near = {b for a, b in links if a == hosts[0]} | {a for a, b in links if b == hosts[0]}
             if len(near | {hosts[0], node}) < node:
-                other = _rich(node, links, near | {hosts[0], node}, rng)
+                other = _draw_rich_node(node, links, near | {hosts[0], node}, rng)
                 links.add((min(hosts[0], other), max(hosts[0], other)))
     return sorted(links)
 
 
-def _rich(nodes: int, links: set[tuple[int, int]], without: set[int], rng: np.random.Generator) -> int:
+def _draw_rich_node(nodes: int, links: set[tuple[int, int]], without: set[int], rng: np.random.Generator) -> int:
     degree = np.bincount(np.array(sorted(links)).ravel(), minlength=nodes)[:nodes].astype(np.float64)
     weight = np.where(degree > 0, degree ** (1 + _DELTA * np.log10(np.maximum(degree, 1))), 0.0)
     weight[sorted(n for n in without if n < nodes)] = 0.0
@@ -95,7 +95,7 @@ def _tree_edges(size: int) -> int:
     return len(_core_links(core)) + 2 * gateways + (size - core - gateways)
 
 
-def _hot(
+def _add_as_routers(
     builder: UnderlayBuilder,
     shape: PowerLaw,
     domain: int,
@@ -131,7 +131,7 @@ def _hot(
     return list(range(first, first + core))
 
 
-def _borders(
+def _add_border_links(
     builder: UnderlayBuilder,
     shape: PowerLaw,
     between: list[tuple[int, int]],
@@ -149,7 +149,7 @@ def _borders(
         builder.add_link(here, there, LinkKind.BORDER, draw_delay(delays, shape.border_ms))
 
 
-def _second_uplinks(
+def _add_second_uplinks(
     builder: UnderlayBuilder,
     shape: PowerLaw,
     count: int,

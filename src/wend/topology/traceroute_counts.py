@@ -55,20 +55,20 @@ def count(batches: Iterable[pa.RecordBatch], longest: int) -> Iterator[pa.Record
 def _count_batches(batches: list[pa.RecordBatch], longest: int) -> Iterator[pa.RecordBatch]:
     whole = pa.Table.from_batches(batches).combine_chunks()
     for batch in whole.to_batches():
-        usable, bad = _usable(batch)
-        yield from _nowhere("unusable", bad).to_batches()
+        usable, bad = _drop_unusable(batch)
+        yield from _make_endless_count("unusable", bad).to_batches()
         if usable.num_rows:
             for table in _count(usable, longest):
                 yield from table.to_batches()
 
 
-def _usable(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
+def _drop_unusable(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
     good = pc.and_(pc.is_valid(batch.column("source")), pc.is_valid(batch.column("target")))
     usable = batch.filter(pc.and_(good, pc.is_valid(batch.column("time_ns"))))
     return usable, batch.num_rows - usable.num_rows
 
 
-def _nowhere(kind: str, seen: int) -> pa.Table:
+def _make_endless_count(kind: str, seen: int) -> pa.Table:
     """A count without ends, of traces or records that are left out."""
     row = {"kind": kind, "a": None, "b": None, "gap": 0, "middle": "", "seen": seen, "first_ns": 0, "last_ns": 0}
     return pa.Table.from_pylist([row] if seen else [], schema=COUNTS)
@@ -126,27 +126,27 @@ def _count(batch: pa.RecordBatch, longest: int) -> Iterator[pa.Table]:
     here, there = here[same], there[same]
     gap = there - here - 1
     step = gap == 0
-    yield _rows(paths, "link", node[here[step]], node[there[step]], trace[here[step]])
+    yield _make_rows(paths, "link", node[here[step]], node[there[step]], trace[here[step]])
     hole = gap > 0
-    yield _rows(paths, "hole", node[here[hole]], node[there[hole]], trace[here[hole]], gap=gap[hole])
+    yield _make_rows(paths, "hole", node[here[hole]], node[there[hole]], trace[here[hole]], gap=gap[hole])
     for inside in range(1, longest + 1):
-        whole = _unbroken(node, trace, inside)
+        whole = _find_unbroken(node, trace, inside)
         middle = np.stack([node[whole + i] for i in range(1, inside + 1)], axis=1)
         ends = node[whole], node[whole + inside + 1]
-        yield _rows(paths, "stretch", *ends, trace[whole], gap=np.full(len(whole), inside), middle=middle)
+        yield _make_rows(paths, "stretch", *ends, trace[whole], gap=np.full(len(whole), inside), middle=middle)
     good = np.flatnonzero(~paths.looped)
-    yield _rows(paths, "pair", paths.low[good], paths.high[good], good)
+    yield _make_rows(paths, "pair", paths.low[good], paths.high[good], good)
     router = np.flatnonzero(node >= paths.peers)
     on = trace[router]
-    yield _rows(paths, "member", paths.low[on], paths.high[on], on, middle=node[router][:, None])
+    yield _make_rows(paths, "member", paths.low[on], paths.high[on], on, middle=node[router][:, None])
     one = gap == 1
     on = trace[here[one]]
     around = np.sort(np.stack([node[here[one]], node[there[one]]], axis=1), axis=1)
-    yield _rows(paths, "missing", paths.low[on], paths.high[on], on, middle=around)
-    yield _nowhere("looped", int(paths.looped.sum()))
+    yield _make_rows(paths, "missing", paths.low[on], paths.high[on], on, middle=around)
+    yield _make_endless_count("looped", int(paths.looped.sum()))
 
 
-def _unbroken(node: Codes, trace: Codes, inside: int) -> Codes:
+def _find_unbroken(node: Codes, trace: Codes, inside: int) -> Codes:
     """The positions at which `inside` + 2 answers of one trace follow each other."""
     last = len(node) - inside - 1
     if last <= 0:
@@ -157,7 +157,7 @@ def _unbroken(node: Codes, trace: Codes, inside: int) -> Codes:
     return np.flatnonzero(whole)
 
 
-def _rows(
+def _make_rows(
     paths: _Paths, kind: str, a: Codes, b: Codes, trace: Codes, *, gap: Codes | None = None, middle: Codes | None = None
 ) -> pa.Table:
     """Counted rows, the lower end first. If the ends are swapped, the middle is reversed."""

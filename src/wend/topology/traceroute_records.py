@@ -104,7 +104,7 @@ def write_records(
         for number, begin in enumerate(range(0, count, _CHUNK)):
             rng = stream(seed, "records", "chunk", number)
             rows = min(_CHUNK, count - begin)
-            table, chosen = _chunk(paths, ends, rows, silent, names, flaws, rng)
+            table, chosen = _make_chunk(paths, ends, rows, silent, names, flaws, rng)
             used[chosen] = True
             hops += pc.sum(table.column("hops").combine_chunks().value_lengths()).as_py()
             parquet.write_table(table, folder / f"part-{number:05}.parquet")
@@ -115,7 +115,7 @@ def write_records(
     )
 
 
-def _chunk(
+def _make_chunk(
     paths: UnderlayPaths,
     ends: tuple[Ints, Ints],
     rows: int,

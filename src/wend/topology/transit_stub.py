@@ -65,7 +65,7 @@ def transit_stub(seed: int, shape: TransitStub = QUIST, name: str = "transit-stu
     for domain in domains:
         for router in domain:
             for number in range(shape.stubs):
-                _stub_domain(builder, shape, router, number, stub, wiring, delays)
+                _add_stub_domain(builder, shape, router, number, stub, wiring, delays)
                 stub += 1
     return builder.build()
 
@@ -93,7 +93,7 @@ def _centre(shape: TransitStub, domain: int) -> tuple[float, float]:
     return radius * math.cos(angle), radius * math.sin(angle)
 
 
-def _stub_domain(
+def _add_stub_domain(
     builder: UnderlayBuilder,
     shape: TransitStub,
     transit: int,

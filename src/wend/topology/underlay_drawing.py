@@ -44,27 +44,27 @@ def draw(placement: Placement, overlay: Overlay, title: str, landmarks: Iterable
     through = meeting_routers(placement, overlay)
     over = np.bincount(components[components >= under.routers] - under.routers, minlength=under.links)
     roots = frozenset(landmarks)
-    legend, height = _legend(bottom, overlay, through, int(over.max(initial=0)), bool(roots))
+    legend, height = _draw_legend(bottom, overlay, through, int(over.max(initial=0)), bool(roots))
     links = _count_text(len(overlay.links), "overlay link")
-    lines = np.vstack((_straight(under, spots, over), *_bent(placement, overlay, spots)))
+    lines = np.vstack((_straight_segments(under, spots, over), *_curve_segments(placement, overlay, spots)))
     sizes = f"{under.routers} routers, {under.links} links; {placement.peers} peers, {links}"
-    finding = _finding(under, overlay, through)
+    finding = _finding_text(under, overlay, through)
     body = [
         svg.text(_MARGIN, 40, title, TITLE, bold=True),
         svg.text(_MARGIN, 64, sizes, TEXT, "fill-soft"),
-        *_underlay(under, spots),
-        *_used(under, spots, over),
-        *(_curves(placement, overlay, spots) if len(overlay.links) <= _CURVED else ()),
+        *_draw_underlay(under, spots),
+        *_draw_used_links(under, spots, over),
+        *(_draw_curves(placement, overlay, spots) if len(overlay.links) <= _CURVED else ()),
         *_draw_shared_routers(under, spots, through, len(overlay.links)),
-        *_peers(placement, spots, roots),
-        *_names(placement, spots, through, svg.Extent(4, _HEAD - 8, WIDTH - 4, bottom), roots, lines),
+        *_draw_peers(placement, spots, roots),
+        *_draw_names(placement, spots, through, svg.Extent(4, _HEAD - 8, WIDTH - 4, bottom), roots, lines),
         *legend,
         svg.text(_MARGIN, height - 20, finding, TEXT),
     ]
     return svg.document(WIDTH, height, title, body, finding)
 
 
-def _underlay(under: Underlay, spots: Floats) -> Iterator[str]:
+def _draw_underlay(under: Underlay, spots: Floats) -> Iterator[str]:
     size = max(1.2, min(4.0, 70 / math.sqrt(under.routers)))
     for kind, width in ((LinkKind.INNER, 0.7), (LinkKind.TRANSIT, 1.0)):
         chosen = under.link_kind == kind
@@ -73,11 +73,11 @@ def _underlay(under: Underlay, spots: Floats) -> Iterator[str]:
         path = " ".join(_segment(spots, pair) for pair in under.ends[chosen].tolist())
         if path:
             yield f'<path class="under stroke-faint" stroke-width="{width}" d="{path}"/>'
-    dots = " ".join(_disc(x, y, size) for x, y in spots.tolist())
+    dots = " ".join(_draw_disc(x, y, size) for x, y in spots.tolist())
     yield f'<path class="router fill-faint" d="{dots}"/>'
 
 
-def _used(under: Underlay, spots: Floats, over: Ints) -> Iterator[str]:
+def _draw_used_links(under: Underlay, spots: Floats, over: Ints) -> Iterator[str]:
     """The links that overlay links use, the widest on top."""
     most = max(1, int(over.max(initial=0)))
     for link in np.argsort(over, kind="stable").tolist():
@@ -92,20 +92,20 @@ def _used(under: Underlay, spots: Floats, over: Ints) -> Iterator[str]:
             )
 
 
-def _curves(placement: Placement, overlay: Overlay, spots: Floats) -> Iterator[str]:
+def _draw_curves(placement: Placement, overlay: Overlay, spots: Floats) -> Iterator[str]:
     for link in overlay.links:
         ends = spots[placement.homes[[link.a, link.b]]].tolist()
-        yield svg.add_tooltip(_curve(*ends), f"overlay link {link.a} – {link.b}")
+        yield svg.add_tooltip(_curve_path(*ends), f"overlay link {link.a} – {link.b}")
 
 
-def _control(start: list[float], end: list[float]) -> tuple[float, float]:
+def _control_point(start: list[float], end: list[float]) -> tuple[float, float]:
     """The control point of the curve between two points."""
     (x1, y1), (x2, y2), bend = start, end, 0.12
     return (x1 + x2) / 2 - bend * (y2 - y1), (y1 + y2) / 2 + bend * (x2 - x1)
 
 
-def _curve(start: list[float], end: list[float]) -> str:
-    (x1, y1), (x2, y2), (cx, cy) = start, end, _control(start, end)
+def _curve_path(start: list[float], end: list[float]) -> str:
+    (x1, y1), (x2, y2), (cx, cy) = start, end, _control_point(start, end)
     curve = f"M{x1:.1f} {y1:.1f}Q{cx:.1f} {cy:.1f} {x2:.1f} {y2:.1f}"
     return f'<path class="overlay stroke-blue" fill="none" stroke-width="1.6" stroke-opacity="0.6" d="{curve}"/>'
 
@@ -123,7 +123,7 @@ def _draw_shared_routers(under: Underlay, spots: Floats, through: Ints, links: i
         )
 
 
-def _peers(placement: Placement, spots: Floats, landmarks: frozenset[PeerId]) -> Iterator[str]:
+def _draw_peers(placement: Placement, spots: Floats, landmarks: frozenset[PeerId]) -> Iterator[str]:
     """Landmarks come last, so nothing covers them. A number is left out if discs overlap."""
     size = _peer_size(placement)
     numbered: list[svg.Extent] = []
@@ -133,7 +133,7 @@ def _peers(placement: Placement, spots: Floats, landmarks: frozenset[PeerId]) ->
         x, y = spots[placement.homes[peer]].tolist()
         said = f"peer {peer} on router {placement.underlay.names[placement.homes[peer]]}"
         box = node_box(x, y, size)
-        shape = [svg.add_tooltip(_star(x, y, 1.9 * size) if peer in landmarks else _peer(x, y, size), said)]
+        shape = [svg.add_tooltip(_draw_star(x, y, 1.9 * size) if peer in landmarks else _draw_peer(x, y, size), said)]
         if placement.peers <= _NUMBERED and not any(box.overlaps(other) for other in numbered):
             shape.append(svg.text(x, y + 3.3, str(peer), TINY, "fill-paper", "middle", bold=True))
             numbered.append(box)
@@ -142,11 +142,11 @@ def _peers(placement: Placement, spots: Floats, landmarks: frozenset[PeerId]) ->
         yield from shape
 
 
-def _peer(x: float, y: float, size: float) -> str:
+def _draw_peer(x: float, y: float, size: float) -> str:
     return svg.circle(x, y, size, "peer fill-blue stroke-paper", ' stroke-width="1.5"')
 
 
-def _star(x: float, y: float, size: float) -> str:
+def _draw_star(x: float, y: float, size: float) -> str:
     corners = [
         (x + r * math.sin(math.pi * i / 5), y - r * math.cos(math.pi * i / 5))
         for i in range(10)
@@ -156,7 +156,7 @@ def _star(x: float, y: float, size: float) -> str:
     return f'<polygon class="landmark fill-green stroke-paper" stroke-width="1.5" points="{points}"/>'
 
 
-def _names(
+def _draw_names(
     placement: Placement,
     spots: Floats,
     through: Ints,
@@ -186,29 +186,29 @@ def _names(
     yield from draw_labels(place_labels(labels, bounds, discs=discs, lines=lines))
 
 
-def _straight(under: Underlay, spots: Floats, over: Ints) -> Segments:
+def _straight_segments(under: Underlay, spots: Floats, over: Ints) -> Segments:
     """The underlay links that labels avoid: the used ones, in small networks all."""
     ends = under.ends if under.routers <= _LABELLED else under.ends[over > 0]
     return np.hstack((spots[ends[:, 0]], spots[ends[:, 1]]))
 
 
-def _bent(placement: Placement, overlay: Overlay, spots: Floats) -> Iterator[Segments]:
+def _curve_segments(placement: Placement, overlay: Overlay, spots: Floats) -> Iterator[Segments]:
     """The curves of overlay links, each as a few straight lines."""
     for link in overlay.links if len(overlay.links) <= _CURVED else ():
         start, end = spots[placement.homes[[link.a, link.b]]]
-        middle = np.array(_control(start.tolist(), end.tolist()))
+        middle = np.array(_control_point(start.tolist(), end.tolist()))
         t = np.linspace(0.0, 1.0, 9)[:, None]
         points = (1 - t) ** 2 * start + 2 * t * (1 - t) * middle + t**2 * end
         yield np.hstack((points[:-1], points[1:]))
 
 
-def _legend(top: float, overlay: Overlay, through: Ints, over: int, landmarks: bool) -> tuple[list[str], float]:
+def _draw_legend(top: float, overlay: Overlay, through: Ints, over: int, landmarks: bool) -> tuple[list[str], float]:
     """The legend below the map, and the height of the picture."""
-    entries: list[tuple[float, list[str], str]] = [(20, [_peer(9, 0, 8)], "peer")]
+    entries: list[tuple[float, list[str], str]] = [(20, [_draw_peer(9, 0, 8)], "peer")]
     if landmarks:
-        entries.append((26, [_star(12, 0, 12)], "landmark"))
+        entries.append((26, [_draw_star(12, 0, 12)], "landmark"))
     if overlay.links and len(overlay.links) <= _CURVED:
-        entries.append((40, [_curve([0, 4], [36, 4])], "overlay link"))
+        entries.append((40, [_curve_path([0, 4], [36, 4])], "overlay link"))
     if overlay.links:
         whose = "overlay link" if over == 1 else "overlay links"
         entries.append(_scale("underlay link of", whose, 1, over))
@@ -239,7 +239,7 @@ def _scale(what: str, whose: str, low: int, high: int) -> tuple[float, list[str]
     return 14.0 * len(colours), boxes, f"{what} {counts} {whose}"
 
 
-def _finding(under: Underlay, overlay: Overlay, through: Ints) -> str:
+def _finding_text(under: Underlay, overlay: Overlay, through: Ints) -> str:
     if not overlay.links:
         return "No overlay is drawn."
     worst = int(np.argmax(through))
@@ -271,7 +271,7 @@ def _segment(spots: Floats, pair: list[int]) -> str:
     return f"M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}"
 
 
-def _disc(x: float, y: float, r: float) -> str:
+def _draw_disc(x: float, y: float, r: float) -> str:
     return f"M{x - r:.1f} {y:.1f}a{r:.1f} {r:.1f} 0 1 0 {2 * r:.1f} 0a{r:.1f} {r:.1f} 0 1 0 {-2 * r:.1f} 0"
 
 

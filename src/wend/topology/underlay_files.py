@@ -32,11 +32,11 @@ def read(path: Path, *, seed: int = 0, delay_ms: tuple[float, float] = DRAWN_MS)
         raise ConfigError(f"cannot read {path}: there is no such file", code="unreadable")
     check_suffix(path)
     graph = maps.read_graphml(path) if path.suffix == ".graphml" else MapGraph(*gml.read(path))
-    return _underlay(path.stem, graph, seed, delay_ms)
+    return _make_underlay(path.stem, graph, seed, delay_ms)
 
 
 def from_topohub(name: str, *, seed: int = 0, delay_ms: tuple[float, float] = DRAWN_MS) -> Underlay:
-    return _underlay(f"topohub:{name}", maps.read_topohub(name), seed, delay_ms)
+    return _make_underlay(f"topohub:{name}", maps.read_topohub(name), seed, delay_ms)
 
 
 def check_suffix(path: Path) -> None:
@@ -124,17 +124,17 @@ def _capacity_attribute(capacity: Capacity) -> dict[str, str]:
     return {"capacity": text} if text else {}
 
 
-def _underlay(name: str, graph: MapGraph, seed: int, delay_ms: tuple[float, float]) -> Underlay:
+def _make_underlay(name: str, graph: MapGraph, seed: int, delay_ms: tuple[float, float]) -> Underlay:
     builder = UnderlayBuilder(name)
     nodes, names = graph.nodes, maps.node_names(graph.nodes)
     for node, label, (x, y) in zip(nodes, names, layout.map_positions(nodes), strict=True):
         stated = maps.read_capacity(node, f"{name}, node {label}")
         builder.add_router(_kind(RouterKind, node, name, label), _domain(node, name, label), x, y, label, stated)
-    links = maps.map_links(name, graph, names)
+    links = maps.collect_links(name, graph, names)
     drawn = stream(seed, "underlay", "map", "delays").integers(
         millis(delay_ms[0]), millis(delay_ms[1]), size=len(links), endpoint=True
     )
-    apart = [_across(nodes[link.a], nodes[link.b]) for link in links]
+    apart = [_fibre_delay(nodes[link.a], nodes[link.b]) for link in links]
     builder.remarks = _remarks(links, apart, maps.drawn_delays_text(delay_ms))
     for (a, b, data, capacity, where), draw, across in zip(links, drawn.tolist(), apart, strict=True):
         delay = maps.read_delay(data, draw if across is None else across, where)
@@ -152,7 +152,7 @@ def _remarks(links: list[maps.MapLink], apart: list[int | None], drawn: str) -> 
     )
 
 
-def _across(a: Attributes, b: Attributes) -> int | None:
+def _fibre_delay(a: Attributes, b: Attributes) -> int | None:
     """The delay of a straight fibre between two nodes, if both have a geographic position."""
     here, there = layout.geographic_position(a), layout.geographic_position(b)
     if here is None or there is None:

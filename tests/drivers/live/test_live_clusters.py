@@ -154,7 +154,7 @@ def test_clusters_of_peers_with_keys_multicast_under_a_key_that_rolls(
         found = set()
         for service in services:
             assert service.peer.sealed is not None
-            number = group_number(f"cluster {clusters(service).cluster}")
+            number = group_number(f"cluster {clusters(service).cluster_name}")
             found |= {key.epoch for key in service.peer.sealed.groups.keys(number)[:1]} or {0}
         return found
 

@@ -72,7 +72,7 @@ def first_region(strategy: str, attributes: Attributes) -> str:
     domains = read_domains(DOMAINS)
     spaces = global_space(domains) if strategy == "dmm" else attribute_roots(domains)
     space = spaces[space_of(strategy)]
-    return region_name(space.name, space.code(space.box_of_event(attributes)))
+    return region_name(space.name, space.code(space.event_box(attributes)))
 
 
 def far_publisher(net: Conversation, strategy: str) -> tuple[PeerId, PeerId]:

@@ -66,14 +66,14 @@ def test_every_graph_has_its_share_to_within_one_event_at_all_times(
     deal = ShareScheduler(tuple(enumerate(shares)))
     counts: dict[int | None, int] = {}
     for step in range(1, events + 1):
-        got = deal.next()
+        got = deal.choose_graph()
         counts[got] = counts.get(got, 0) + 1
         for graph, share in (*enumerate(shares), (None, refused)):
             assert abs(counts.get(graph, 0) - share * step) < 1
 
 
 def test_a_flow_that_the_plan_carries_in_no_part_is_refused() -> None:
-    assert [ShareScheduler(()).next() for _ in range(3)] == [None] * 3
+    assert [ShareScheduler(()).choose_graph() for _ in range(3)] == [None] * 3
 
 
 # ---------------------------------------------------------------- where packets go

@@ -155,7 +155,7 @@ def test_records_of_a_former_incarnation() -> None:
         StoredEvent(0, events[3]),
     ):
         stored.recall(record)
-    assert [e.id.sequence for e, _, name, _ in stored.due(60 * SECOND) if name == "anything"] == [1, 2, 3]
+    assert [e.id.sequence for e, _, name, _ in stored.take_due(60 * SECOND) if name == "anything"] == [1, 2, 3]
     assert stored.add(0, events[0], 0)[0] == 3
 
 

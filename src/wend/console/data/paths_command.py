@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wend.console.options import TOPOLOGIES, Degree, Json, Peers, Seed
-from wend.console.outputs import Overwrite, check_out, new_folder
+from wend.console.outputs import Overwrite, check_output_folder, new_folder
 from wend.console.scenario_flags import make_overlay
 from wend.console.spark_options import Conf, Master, Ship
 from wend.console.terminal import announce_compilation, facts_table, output_console, stop_on_signals
@@ -63,7 +63,7 @@ def data_paths(
 
     if k < 1:
         raise ConfigError(f"k must be at least 1, got {k}")
-    check_out(out, overwrite)
+    check_output_folder(out, overwrite)
     overlay = make_overlay(topology, peers, degree, seed)
     graph = FlowNetwork(overlay, link=parse_rate(link_capacity, "--link-capacity")).graph
     everyone = np.arange(overlay.peers, dtype=np.int32)

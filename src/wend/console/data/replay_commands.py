@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wend.console.options import Json
+from wend.console.options import Json, split_names
 from wend.console.outputs import check_file, check_resumable, write_text
 from wend.console.spark_options import FAILED_RUNS, RESUMES, Conf, Master, Ship, TimeLimit
-from wend.console.terminal import column_table, count_text, output_console, split_names, stop_on_signals
+from wend.console.terminal import column_table, count_text, output_console, stop_on_signals
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND, parse_duration
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from wend.console.options import Json, default_text
+from wend.console.options import Json, default_text, split_names
 from wend.console.outputs import check_page, check_resumable
-from wend.console.terminal import column_table, message_console, output_console, split_names
+from wend.console.terminal import column_table, message_console, output_console
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND, parse_duration
 

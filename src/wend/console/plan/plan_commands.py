@@ -1,5 +1,5 @@
-"""`wend plan`: plan routes for all flows such that no message is dropped. `wend plan workload`, `show`, `check` and
-`load` draw workloads, and draw, check and load plans."""
+"""`wend plan`: plan routes so that no message is dropped. Subcommands draw workloads, and draw, check, load, push and
+watch plans."""
 
 import json
 import time
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wend.console.options import TOPOLOGIES, Degree, Json, Peers, Seed, Topology
-from wend.console.outputs import Overwrite, check_file, check_out, new_folder, write_text
+from wend.console.outputs import Overwrite, check_file, check_output_folder, new_folder, write_text
 from wend.console.plan import load_command, push_command, watch_command
 from wend.console.plan.measured_input import parse_k, read_measured_links, read_measured_workload
 from wend.console.scenario_flags import make_overlay
@@ -140,7 +140,7 @@ def make(
     by_default = NO_DEADLINE if deadline is None else parse_deadline(deadline, "--deadline")
     check_model_file(model)
     if out is not None:
-        check_out(out, overwrite, str(workload or tables))
+        check_output_folder(out, overwrite, str(workload or tables))
     if topology is None:
         overlay, link_capacity = read_measured_links(str(tables), link_capacity), None
     else:

@@ -116,7 +116,7 @@ class TraceFacts:
 Finding = tuple[EventId | None, PeerId, Nanos, str]
 
 
-def _safety(facts: TraceFacts) -> Iterator[Finding]:
+def _check_safety(facts: TraceFacts) -> Iterator[Finding]:
     for time, id_, subscriber, subscription in facts.notified:
         if id_ not in facts.published:
             yield id_, subscriber, time, "notified of an event that nobody published"
@@ -128,7 +128,7 @@ def _safety(facts: TraceFacts) -> Iterator[Finding]:
             yield id_, subscriber, time, f"notified of {event.name}, to which it did not subscribe"
 
 
-def _integrity(facts: TraceFacts) -> Iterator[Finding]:
+def _check_integrity(facts: TraceFacts) -> Iterator[Finding]:
     seen: set[tuple[EventId, PeerId, int]] = set()
     for time, id_, subscriber, subscription in facts.notified:
         key = (id_, subscriber, subscription)
@@ -137,7 +137,7 @@ def _integrity(facts: TraceFacts) -> Iterator[Finding]:
         seen.add(key)
 
 
-def _liveness(facts: TraceFacts) -> Iterator[Finding]:
+def _check_liveness(facts: TraceFacts) -> Iterator[Finding]:
     waiting: dict[tuple[str, PeerId], Nanos] = {}
     notified: set[tuple[str, PeerId]] = set()
     for id_, (time, topic) in facts.published.items():
@@ -150,7 +150,7 @@ def _liveness(facts: TraceFacts) -> Iterator[Finding]:
             yield None, subscriber, time, f"never notified of anything in {name}"
 
 
-def _agreement(facts: TraceFacts) -> Iterator[Finding]:
+def _check_agreement(facts: TraceFacts) -> Iterator[Finding]:
     for id_ in facts.published:
         if reached := facts.notified_subscribers[id_]:
             first = min(reached, key=lambda peer: (reached[peer], peer))
@@ -159,18 +159,18 @@ def _agreement(facts: TraceFacts) -> Iterator[Finding]:
                     yield id_, subscriber, reached[first], f"peer {first} was notified, this one never"
 
 
-def _validity(facts: TraceFacts) -> Iterator[Finding]:
+def _check_validity(facts: TraceFacts) -> Iterator[Finding]:
     for id_, (time, _) in facts.published.items():
         if facts.due_subscribers(id_) and not facts.notified_subscribers[id_]:
             yield id_, id_.publisher, time, "published here, and nobody was notified"
 
 
 CHECKS: dict[Property, Callable[[TraceFacts], Iterator[Finding]]] = {
-    "safety": _safety,
-    "integrity": _integrity,
-    "liveness": _liveness,
-    "agreement": _agreement,
-    "validity": _validity,
+    "safety": _check_safety,
+    "integrity": _check_integrity,
+    "liveness": _check_liveness,
+    "agreement": _check_agreement,
+    "validity": _check_validity,
 }
 
 

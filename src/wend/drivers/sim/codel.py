@@ -42,20 +42,20 @@ class Codel:
     def dequeue(self, now: Nanos, waiting: deque[W]) -> tuple[W | None, list[W]]:
         """Remove the next packet to send, and those to drop before it."""
         dropped: list[W] = []
-        packet, may_drop = self._head(now, waiting)
+        packet, may_drop = self._take_first(now, waiting)
         if self._dropping:
             self._dropping = may_drop
             while self._dropping and now >= self._drop_next:
                 assert packet is not None
                 dropped.append(packet)
                 self._count += 1
-                packet, self._dropping = self._head(now, waiting)
+                packet, self._dropping = self._take_first(now, waiting)
                 if self._dropping:
                     self._drop_next = control_law(self._drop_next, self._count)
         elif may_drop:
             assert packet is not None
             dropped.append(packet)
-            packet, _ = self._head(now, waiting)
+            packet, _ = self._take_first(now, waiting)
             self._dropping = True
             since = self._count - self._last_count
             recent = now - self._drop_next < _RECENT * INTERVAL_NS
@@ -63,7 +63,7 @@ class Codel:
             self._drop_next = control_law(now, self._count)
         return packet, dropped
 
-    def _head(self, now: Nanos, waiting: deque[W]) -> tuple[W | None, bool]:
+    def _take_first(self, now: Nanos, waiting: deque[W]) -> tuple[W | None, bool]:
         """Remove the first packet. Tells whether all sojourn times of the last interval were above the target."""
         if not waiting:
             self._first_above = 0

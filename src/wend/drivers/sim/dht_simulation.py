@@ -160,7 +160,7 @@ class DhtSimulation:
         self._effects: dict[type, Callable[[Nanos, PeerId, Any], None]] = {
             Persist: self._store,
             Drop: self._drop,
-            Notice: self._notice,
+            Notice: self._count_notice,
             Refuse: self._refuse,
             FindPath: self._refuse_traceroute,
             JoinMulticast: self._refuse_multicast,
@@ -203,7 +203,7 @@ class DhtSimulation:
                 if wake[peer] == now and (target := peers[peer]) is not None:
                     self._carry_out(now, peer, target.handle(now, WOKEN), None)
             elif kind == CALL:
-                self._next_call()
+                self._schedule_next_call()
                 self._call(now, peer, arg)
             else:
                 self._change(now, peer, arg)
@@ -268,7 +268,7 @@ class DhtSimulation:
         for change in self.workload.changes:
             for peer in change.peers:
                 self._push(change.time_ns, CHANGE, peer, change)
-        self._next_call()
+        self._schedule_next_call()
         if contacts is not None:
             for peer, known in contacts:
                 self._start(0, peer, self._first_config, known)
@@ -318,9 +318,9 @@ class DhtSimulation:
         workload = self.workload
         events = [(event.time_ns, event.peer, position) for position, event in enumerate(workload.publications)]
         calls: tuple[Sequence[Call], ...] = (workload.subscriptions, workload.unsubscriptions, events)
-        return merge(*(sorted(each, key=_time) for each in calls), key=_time)
+        return merge(*(sorted(each, key=_call_time) for each in calls), key=_call_time)
 
-    def _next_call(self) -> None:
+    def _schedule_next_call(self) -> None:
         call = next(self._calls, None)
         if call is not None:
             self._push(call[0], CALL, call[1], call)
@@ -371,7 +371,7 @@ class DhtSimulation:
     def _drop(self, now: Nanos, peer: PeerId, drop: Drop) -> None:
         self.results.drops[drop.code] += len(drop.dests) or 1
 
-    def _notice(self, now: Nanos, peer: PeerId, notice: Notice) -> None:
+    def _count_notice(self, now: Nanos, peer: PeerId, notice: Notice) -> None:
         self.results.notices[notice.what] += notice.count
 
     def _refuse(self, now: Nanos, peer: PeerId, refuse: Refuse) -> None:
@@ -396,5 +396,5 @@ def without_garbage_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _time(call: Call) -> Nanos:
+def _call_time(call: Call) -> Nanos:
     return call[0]

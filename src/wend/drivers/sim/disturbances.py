@@ -70,22 +70,22 @@ class DisturbedNetwork(Transport):
         for loads in conditions.loads:
             load = loads.at(now)
             if load:
-                waiting = queue_length(load, world.queue_msgs, self._uniform())
+                waiting = queue_length(load, world.queue_msgs, self._draw_uniform())
                 lost = lost or waiting == world.queue_msgs
                 delay += waiting * world.service_ns
         anomalies = world.begin_ns <= now < world.end_ns
         arrives = max(now + delay, self._latest.get((sender, receiver), 0))
-        if anomalies and conditions.reordering and self._uniform() < conditions.reordering:
-            arrives += 1 + int(self._uniform() * world.hold_ns)
+        if anomalies and conditions.reordering and self._draw_uniform() < conditions.reordering:
+            arrives += 1 + int(self._draw_uniform() * world.hold_ns)
         elif not lost:
             self._latest[sender, receiver] = arrives
-        if anomalies and not lost and conditions.corruption and self._uniform() < conditions.corruption:
+        if anomalies and not lost and conditions.corruption and self._draw_uniform() < conditions.corruption:
             lost = True
             if self._network.is_up(link, now):
                 self._agenda.push(arrives, FAULT, receiver, CORRUPTED)
         return link, arrives - now, 1.0 if lost else loss, calendar
 
-    def _uniform(self) -> float:
+    def _draw_uniform(self) -> float:
         if not self._uniforms:
             self._uniforms = self._rng.random(_DRAWS).tolist()
         return self._uniforms.pop()

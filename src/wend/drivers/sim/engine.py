@@ -119,7 +119,7 @@ class Engine:
             Missed: self.record_missed,
             Persist: self.store,
             Drop: self.record_drop,
-            Notice: self._notice,
+            Notice: self._record_notice,
             Refuse: self._refuse,
             FindPath: self._find_path,
             JoinMulticast: self._join_group,
@@ -370,7 +370,7 @@ class Engine:
         for dest in dests:
             self.trace.drops.add(now, peer, *drop.id, dest, drop.code)
 
-    def _notice(self, now: Nanos, peer: PeerId, notice: Notice) -> None:
+    def _record_notice(self, now: Nanos, peer: PeerId, notice: Notice) -> None:
         what = notice.what
         self.notices[what] += notice.count
         if what in _LINKS:

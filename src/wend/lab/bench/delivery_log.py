@@ -1,8 +1,8 @@
 """The lab's publications, the log of their deliveries, and the metrics computed from it.
 
 The payload of every publication has a marker, the topic, the sequence number and the time of publication. All processes
-of the lab read the same monotonic clock, so the difference of two times is the exact delay. The emulated links use the
-marker to count packets with publications.
+of the lab read the same monotonic clock, so the difference between two times is the exact delay. The emulated links use
+the marker to count the packets that carry publications.
 """
 
 import struct

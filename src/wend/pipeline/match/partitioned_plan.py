@@ -269,7 +269,7 @@ class Group:
         self._ids.append(ids)
         self._filters += [loads(one) for one in filters.to_pylist()]
 
-    def _compile(self) -> tuple[pa.Array, BatchIndex]:
+    def _compile_index(self) -> tuple[pa.Array, BatchIndex]:
         if self._index is None:
             self._ids = [pa.concat_arrays(self._ids)]
             self._index = BatchIndex(self._filters)
@@ -278,7 +278,7 @@ class Group:
 
     def match_pairs(self, schema: pa.Schema, run: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         for part, rows, matches in self._cut_events(run) if self._filters else ():
-            yield from id_pair_batches(schema, part.column("event"), self._compile()[0], rows, matches)
+            yield from id_pair_batches(schema, part.column("event"), self._compile_index()[0], rows, matches)
 
     def _cut_events(self, run: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, Ints, Ints]]:
         """Cut events into parts whose pairs fit into memory."""
@@ -293,7 +293,7 @@ class Group:
 
     def _find_pairs(self, part: pa.RecordBatch) -> tuple[Ints, Ints]:
         """Positions of the events and subscriptions whose match this group reports."""
-        _, index = self._compile()
+        _, index = self._compile_index()
         batch = attribute_batch(part.column("attributes"))
         offsets, matches = index.match_batch(batch)
         rows = np.repeat(np.arange(part.num_rows), np.diff(offsets))
@@ -315,7 +315,7 @@ class Group:
     def count_matches(self, schema: pa.Schema, run: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         if not self._filters:
             return
-        _, index = self._compile()
+        _, index = self._compile_index()
         if run.column("wide").to_numpy(zero_copy_only=False).any():
             matches = np.zeros(run.num_rows, np.int64)
             start = 0

@@ -32,7 +32,7 @@ def run_progress(
             done = finished() & weights.keys()
             bar.update(task, completed=sum(weights[key] for key in done), done=before + len(done))
 
-        with _polling(look):
+        with _poll_progress(look):
             yield
 
 
@@ -58,7 +58,7 @@ def row_progress(done: Callable[[], int], what: str, *, total: int, quiet: bool 
     """Show a bar of rows while the body runs."""
     with _make_bar("{task.completed:,.0f} of {task.total:,.0f} {task.description}", quiet) as bar:
         task = bar.add_task(what, total=total)
-        with _polling(lambda: bar.update(task, completed=done())):
+        with _poll_progress(lambda: bar.update(task, completed=done())):
             yield
 
 
@@ -68,7 +68,7 @@ def _make_bar(text: str, quiet: bool) -> Progress:
 
 
 @contextmanager
-def _polling(look: Callable[[], None]) -> Iterator[None]:
+def _poll_progress(look: Callable[[], None]) -> Iterator[None]:
     over = Event()
 
     def keep_looking() -> None:

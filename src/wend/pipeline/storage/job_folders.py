@@ -83,7 +83,7 @@ def new_output(
     local = local_path(out)
     with _task_folder(spark, local, scratch) as folder:
         if local is not None:
-            files.check_out(local, overwrite)
+            files.check_output_folder(local, overwrite)
             with files.new_folder(local) as (draft, beside):
                 yield JobFolders(spark_path(draft), spark_path(beside), folder or beside)
             return

@@ -112,7 +112,7 @@ def follow(
 
 
 def open_checkpoint(spark: SparkSession, checkpoint: str, job: str, source: str) -> Checkpoint:
-    """Read a checkpoint, or make a new one."""
+    """Read the checkpoint, or create it. Raises `ConfigError` if it belongs to another stream."""
     local = local_path(checkpoint)
     files = LocalFolder(local) if local is not None else HadoopFolder(spark, checkpoint)
     text = files.read("wend/checkpoint.json")

@@ -329,7 +329,7 @@ class DurableSubscriptions:
     def _stand_by(self, until: Nanos, backlog: Backlog) -> None:
         if not backlog.stands_by:
             backlog.stands_by = True
-            self._timers.at(until, self._end_standby, backlog)
+            self._timers.set_timer(until, self._end_standby, backlog)
 
     def _end_standby(self, now: Nanos, backlog: Backlog, effects: Effects) -> None:
         backlog.stands_by = False
@@ -365,7 +365,7 @@ class DurableSubscriptions:
             backlog.prunes = True
             oldest = next(iter(backlog.entries.values()))
             due_ns = max(now, oldest.born_ns + backlog.options.max_age_ns) + 1
-            self._timers.at(due_ns, self._prune_by_timer, backlog)
+            self._timers.set_timer(due_ns, self._prune_by_timer, backlog)
 
     def _prune_by_timer(self, now: Nanos, backlog: Backlog, effects: Effects) -> None:
         backlog.prunes = False

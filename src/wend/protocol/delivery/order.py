@@ -75,7 +75,9 @@ class _Stream:
 
 
 class PublisherOrder:
-    """Holds events until their predecessors have arrived, at most for `wait_ns`."""
+    """Holds events until their predecessors have arrived, at most for `wait_ns`.
+
+    Those for durable subscriptions wait `PATIENCE` times as long after the last predecessor has arrived."""
 
     __slots__ = (
         "_came", "_held", "_is_patient", "_me", "_overtaken", "_release", "_skipped", "_streams", "_timers", "_wait_ns",
@@ -146,7 +148,7 @@ class PublisherOrder:
             return
         stream.held[sequence] = (previous, held)
         self._held[event.id] = None
-        self._timers.at(now + self._longest_wait(stream), self._end_wait, event.id)
+        self._timers.set_timer(now + self._longest_wait(stream), self._end_wait, event.id)
         if len(self._held) > (MAX_HELD_DURABLE if self._is_patient else MAX_HELD):
             self._skip_to(now, next(iter(self._held)), effects)
 
@@ -177,7 +179,7 @@ class PublisherOrder:
         if self._is_patient and stream is not None and id_.sequence in stream.held:
             until = stream.moved_ns + self._longest_wait(stream)
             if now < until and not stream.sets_ttl:
-                self._timers.at(until, self._end_wait, id_)
+                self._timers.set_timer(until, self._end_wait, id_)
                 return
         self._skip_to(now, id_, effects)
 

@@ -122,7 +122,7 @@ class PendingDeliveries:
     def on_subscribed(self, now: Nanos) -> None:
         if now < self._until and not self._gathers:
             self._gathers = True
-            self._timers.at(min(now + GATHER_NS, self._until), self._end_gathering, None)
+            self._timers.set_timer(min(now + GATHER_NS, self._until), self._end_gathering, None)
 
     def _end_gathering(self, now: Nanos, _: None, effects: Effects) -> None:
         self._gathers = False
@@ -137,7 +137,7 @@ class PendingDeliveries:
             self._drop(next(iter(self._pending)), NO_ROOM, effects)
         if not self._ends:
             self._ends = True
-            self._timers.at(self._until, self._end_grace, None)
+            self._timers.set_timer(self._until, self._end_grace, None)
 
     def _hand_over(self, now: Nanos, effects: Effects) -> None:
         for event, born, served in list(self._pending.values()):

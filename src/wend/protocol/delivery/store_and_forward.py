@@ -101,7 +101,7 @@ class StoreAndForward:
             self._forget_at = None
         if self._forget_at is None and len(self._late_joiners):
             self._forget_at = now + SETTLE_NS
-            self._timers.at(self._forget_at, self._forget, self._forget_at)
+            self._timers.set_timer(self._forget_at, self._forget, self._forget_at)
 
     def _release(self, id_: EventId, effects: Effects) -> None:
         """Stop storing an event for late joiners."""
@@ -202,12 +202,14 @@ class StoreAndForward:
             if event.is_expired(age_ns)
             else tuple([d for d in stuck.dests if self._expires(event, d, age_ns)])
         )
-        left = self._without(stuck, gone, "expired", effects)
+        left = self._drop_gone(stuck, gone, "expired", effects)
         if left is None:
             return None
-        return self._without(left, tuple([d for d in left.dests if self._interest.stayed_away(d, now)]), AWAY, effects)
+        return self._drop_gone(
+            left, tuple([d for d in left.dests if self._interest.stayed_away(d, now)]), AWAY, effects
+        )
 
-    def _without(self, stuck: GiveUp, gone: tuple[PeerId, ...], why: DropCode, effects: Effects) -> GiveUp | None:
+    def _drop_gone(self, stuck: GiveUp, gone: tuple[PeerId, ...], why: DropCode, effects: Effects) -> GiveUp | None:
         if not gone:
             return stuck
         drop = Drop(stuck.event.id, gone, why)
@@ -234,7 +236,7 @@ class StoreAndForward:
     def _retry_soon(self, time: Nanos) -> None:
         if self._retry_at is None or time < self._retry_at:
             self._retry_at = time
-            self._timers.at(time, self._retry, time)
+            self._timers.set_timer(time, self._retry, time)
 
     def _retry(self, now: Nanos, asked: Nanos, effects: Effects) -> None:
         if asked != self._retry_at:

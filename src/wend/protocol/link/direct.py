@@ -110,7 +110,7 @@ class DirectMessages:
         together = self._due.get(pending.due_ns)
         if together is None:
             self._due[pending.due_ns] = [(number, pending.tries)]
-            self._timers.at(pending.due_ns, self._on_timer, pending.due_ns)
+            self._timers.set_timer(pending.due_ns, self._on_timer, pending.due_ns)
         else:
             together.append((number, pending.tries))
 

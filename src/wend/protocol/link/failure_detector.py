@@ -68,7 +68,7 @@ class FailureDetector:
         link = self._links[peer]
         limit = link.heard_ns + link.silence_ns
         if limit < now + link.timeout_ns:
-            self._timers.at(max(now, limit), self._check, peer)
+            self._timers.set_timer(max(now, limit), self._check, peer)
 
     def on_pause(self, now: Nanos, ns: Nanos) -> None:
         """Allow for a pause of this peer: announce longer silences if necessary."""
@@ -125,7 +125,7 @@ class FailureDetector:
     def schedule_hellos(self, time: Nanos) -> None:
         """Send the next hellos at this time."""
         self._due_ns = time
-        self._timers.at(time, self._send_hellos, time)
+        self._timers.set_timer(time, self._send_hellos, time)
 
     def _send_hellos(self, now: Nanos, due: Nanos, effects: Effects) -> None:
         if due != self._due_ns:
@@ -133,7 +133,7 @@ class FailureDetector:
         silent: list[Link] = []
         batches: list[Batch] = []
         self._due_ns = again = self._hellos.collect_due(now, silent, batches)
-        self._timers.at(again, self._send_hellos, again)
+        self._timers.set_timer(again, self._send_hellos, again)
         if self.news is None:
             self._hellos.send(now, batches, effects)
         for link in silent:

@@ -154,7 +154,7 @@ class Reassembly:
         self, now: Nanos, sender: PeerId, key: Hashable, number: int, fragment: AnyFragment, effects: Effects
     ) -> bool:
         """Store a fragment. Return False if it is refused, and so must not be acknowledged."""
-        reason = self._refusal(sender, key, number, fragment)
+        reason = self._refusal_code(sender, key, number, fragment)
         if reason is None:
             known = self._senders.get(sender)
             if known is None:
@@ -198,7 +198,7 @@ class Reassembly:
         if known is not None:
             self._size -= known.size
 
-    def _refusal(self, sender: PeerId, key: Hashable, number: int, fragment: AnyFragment) -> RefusalCode | None:
+    def _refusal_code(self, sender: PeerId, key: Hashable, number: int, fragment: AnyFragment) -> RefusalCode | None:
         limits = self._limits
         if not 1 < fragment.count <= limits.fragments or not 0 <= fragment.index < fragment.count:
             return "invalid-fragment-index"

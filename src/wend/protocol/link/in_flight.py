@@ -53,11 +53,11 @@ class PacketsInFlight:
     def restart_timer(self, tx: int, packet: Packet, attempt: int, first: Nanos, timeout_at: Nanos) -> None:
         """Start the ACK timer of another transmission."""
         self.packets[tx] = (packet, attempt, first)
-        self._timers.at(timeout_at, self._on_timeout, tx)
+        self._timers.set_timer(timeout_at, self._on_timeout, tx)
 
     def wait_until(self, time: Nanos, tx: int) -> None:
         """Extend the ACK timer without another transmission."""
-        self._timers.at(time, self._on_timeout, tx)
+        self._timers.set_timer(time, self._on_timeout, tx)
 
     def remove(self, tx: int) -> bool:
         """Stop waiting for an ACK. Return False if the packet is not in flight."""

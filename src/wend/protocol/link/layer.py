@@ -144,9 +144,9 @@ class LinkLayer:
         return self._reassembly is not None and bool(self._reassembly)
 
     def status(self) -> tuple[LinkStatus, ...]:
-        return tuple(self._status(link) for _, link in sorted(self._links.items()))
+        return tuple(self._link_status(link) for _, link in sorted(self._links.items()))
 
-    def _status(self, link: Link) -> LinkStatus:
+    def _link_status(self, link: Link) -> LinkStatus:
         heard = link.incarnation > 0  # a neighbour that was heard has announced its incarnation
         answers = self.detector is not None or not link.unanswered.fails
         works = heard and link.is_up and link.heard_by_neighbour and answers

@@ -48,7 +48,7 @@ class LinkMonitor:
     def begin(self, now: Nanos) -> None:
         # peers that start together should not all flood their estimates at the same time
         apart = self._me * 0x9E3779B1 % 1024 * self._period_ns // 1024
-        self._timers.at(now + self._period_ns + apart, self._end_first_period, None)
+        self._timers.set_timer(now + self._period_ns + apart, self._end_first_period, None)
 
     def _end_first_period(self, now: Nanos, _: None, effects: Effects) -> None:
         for link in self._links.values():
@@ -56,7 +56,7 @@ class LinkMonitor:
         self._end_period(now, None, effects)
 
     def _end_period(self, now: Nanos, _: None, effects: Effects) -> None:
-        self._timers.at(now + self._period_ns, self._end_period, None)
+        self._timers.set_timer(now + self._period_ns, self._end_period, None)
         retransmission = self._retransmission
         for peer, link in self._links.items():
             if link.missed and not retransmission.control.is_repeated_to(peer):

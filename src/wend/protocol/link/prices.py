@@ -56,7 +56,7 @@ class LinkPrices:
                 if link.sender is not None:
                     link.sender.begin_periods()
             self._period_ns = PERIOD_NS
-            self._timers.at(now + PERIOD_NS, self._update, None)
+            self._timers.set_timer(now + PERIOD_NS, self._update, None)
 
     def _update(self, now: Nanos, _: None, effects: Effects) -> None:
         changed = active = False
@@ -74,7 +74,7 @@ class LinkPrices:
         self.runs = active
         if active:
             self._period_ns = min(int(SLOWER * self._period_ns), LONGEST_NS)
-            self._timers.at(now + self._period_ns, self._update, None)
+            self._timers.set_timer(now + self._period_ns, self._update, None)
         else:
             self._loaded(False)
         if changed or not active:

@@ -131,7 +131,7 @@ class WaitingPackets:
         if sender.queued_bytes and (now < sender.next_ns or not sender.flight_bytes):
             again = max(now, sender.next_ns)
             if sender.set_wake_time(again):
-                self._timers.at(again, self._on_pace_timer, peer)
+                self._timers.set_timer(again, self._on_pace_timer, peer)
 
     def _on_pace_timer(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
         link = self._links.get(peer)

@@ -84,7 +84,8 @@ def _second_route(
 def _suspected_route(
     first: Route, slack: Nanos, price: float, untried: list[PeerId], table: RouteTable, scorer: Scorer
 ) -> Route | None:
-    """The best route over links that seem down but may be up again; None if no such route is in time."""
+    """The best route over links that seem down but may be up again; None if no such route is in time and
+    worth its cost."""
     best, most = None, 0.0
     for route in table.to(first.dest):
         if route.delay_ns <= slack and route.hop in untried and route.hop != first.hop:

@@ -159,7 +159,7 @@ class Shortcuts:
         others: list[Entry] = []
         by_leaf: dict[tuple[str, PeerId], list[Entry]] = {}
         for entry in message.entries:
-            leaf = self._cache.find(now, name, space.code(space.box_of_filter(parse(entry.filter))))
+            leaf = self._cache.find(now, name, space.code(space.filter_box(parse(entry.filter))))
             if leaf is None or leaf[1] == self._me:
                 others.append(entry)
             else:

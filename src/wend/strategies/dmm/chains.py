@@ -42,20 +42,20 @@ class Chains:
             return []
         region = region_name(*node.key)
         passed = [Entry(EntryId(*entry.id[:3], region), entry.filter) for entry in entries]
-        return [(self._roots.get(entry.id) or self._root(entry), entry) for entry in passed]
+        return [(self._roots.get(entry.id) or self._choose_root(entry), entry) for entry in passed]
 
-    def _root(self, entry: Entry, current: SpaceName | None = None) -> SpaceName:
+    def _choose_root(self, entry: Entry, current: SpaceName | None = None) -> SpaceName:
         filter_ = parse(entry.filter)
-        return self._spaces.root(filter_) if self._observed is None else self._observed.root(filter_, current)
+        return self._spaces.root(filter_) if self._observed is None else self._observed.choose_root(filter_, current)
 
     def add(self, node: SearchNode, branches: Iterable[Branch]) -> list[Reply]:
         """Pass entries on to the spaces in which their events are published."""
         leaf = node.leaf
         if leaf is None:
             return []
-        return self._want(node, self.chained(node, [leaf.entry(branch) for branch in branches]))
+        return self._request_entries(node, self.chained(node, [leaf.entry(branch) for branch in branches]))
 
-    def _want(self, node: SearchNode, chained: Iterable[ChainedEntry]) -> list[Reply]:
+    def _request_entries(self, node: SearchNode, chained: Iterable[ChainedEntry]) -> list[Reply]:
         by_root: dict[SpaceName, list[Entry]] = {}
         for root, entry in chained:
             self.leaves[entry.id] = node.key
@@ -68,10 +68,10 @@ class Chains:
         if self._observed is None:
             return []
         chained = self.all_chained(node)
-        better = [(self._root(entry, root), entry) for root, entry in chained]
+        better = [(self._choose_root(entry, root), entry) for root, entry in chained]
         moved = [(old, new) for old, new in zip(chained, better, strict=True) if old[0] != new[0]]
         node.retired += [old for old, _ in moved]
-        return self._want(node, [new for _, new in moved])
+        return self._request_entries(node, [new for _, new in moved])
 
     def remove(self, chained: Iterable[ChainedEntry]) -> list[Reply]:
         replies: list[Reply] = []

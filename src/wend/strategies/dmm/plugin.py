@@ -244,9 +244,9 @@ class Dmm(KeyBasedInterest):
     def on_published(self, now: Nanos, event: Event, born_ns: Nanos) -> None:
         if self._observed is not None:
             self._observed.add(event)
-        for name in self._spaces.spaces_of_event(event.attributes):
+        for name in self._spaces.event_spaces(event.attributes):
             space = self._spaces[name]
-            code = space.code(space.box_of_event(event.attributes))
+            code = space.code(space.event_box(event.attributes))
             self._send_down(now, name, event, born_ns, 0)
             self._find_tree(now, SeekLeaf(name, code, event, 0, 0, FINDING_TREE, False, 0), born_ns)
 

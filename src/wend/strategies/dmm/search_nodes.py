@@ -72,11 +72,11 @@ class SearchNode:
 
     def meets(self, event: Event) -> bool:
         """Whether the region has values of the event."""
-        return self.space.meets(self.code, self.space.box_of_event(event.attributes))
+        return self.space.meets(self.code, self.space.event_box(event.attributes))
 
     def children_around(self, event: Event) -> list[str]:
         """The codes of the children whose regions have values of the event."""
-        box = self.space.box_of_event(event.attributes)
+        box = self.space.event_box(event.attributes)
         return [child for child in self.space.children(self.code) or () if self.space.meets(child, box)]
 
     def should_split(self) -> bool:
@@ -85,7 +85,7 @@ class SearchNode:
         leaf, children = self.leaf, self.space.children(self.code)
         if leaf is None or len(leaf) <= self.split_at or children is None:
             return False
-        boxes = [self.space.box_of_filter(leaf.get_filter(branch)) for branch in leaf.branches]
+        boxes = [self.space.filter_box(leaf.get_filter(branch)) for branch in leaf.branches]
         if sum(self.space.meets(child, box) for child in children for box in boxes) <= MAX_COPIES * len(boxes):
             return True
         self.split_at *= 2

@@ -320,7 +320,7 @@ def _to_children(
     boxes = []
     for entry in entries:
         try:
-            boxes.append((entry, node.space.box_of_filter(parse(entry.filter))))
+            boxes.append((entry, node.space.filter_box(parse(entry.filter))))
         except FilterError:
             replies.append(Refuse(entry.id.peer, "filter-syntax"))
     for child in node.space.children(node.code) or ():

@@ -29,12 +29,12 @@ class ObservedEvents:
     def add(self, event: Event) -> None:
         if event.id not in self._events:
             sides = {
-                name: self._spaces[(name,)].box_of_event({name: value}).sides[0]
+                name: self._spaces[(name,)].event_box({name: value}).sides[0]
                 for name, value in event.attributes.items()
             }
             put(self._events, event.id, sides, MAX_EVENTS)
 
-    def root(self, filter_: Filter, current: SpaceName | None = None) -> SpaceName:
+    def choose_root(self, filter_: Filter, current: SpaceName | None = None) -> SpaceName:
         """The space of the attribute that the fewest events meet. The current one stays unless another is better by
         far."""
         home = self._spaces.home(filter_)
@@ -42,7 +42,7 @@ class ObservedEvents:
             return self._spaces.root(filter_) if current is None else current
         (conjunction,) = filter_.conjunctions
         space = self._spaces[home]
-        sides = space.box_of_conjunction(conjunction).sides
+        sides = space.conjunction_box(conjunction).sides
         shares = {
             name: (self._count(name, side) + PRIOR_EVENTS * share) / (len(self._events) + PRIOR_EVENTS)
             for name, side, share in zip(home, sides, space.shares(conjunction), strict=True)

@@ -81,7 +81,7 @@ class _Side:
             return self._domain.cell(value) if isinstance(self._domain, TextDomain) else 0
         return self._domain.cell(value) if isinstance(self._domain, NumberDomain) else 0
 
-    def cells_of_value(self, value: Value) -> Cells:
+    def value_cells(self, value: Value) -> Cells:
         if not isinstance(value, Range):
             at = self.cell(value)
             return at, at
@@ -92,16 +92,16 @@ class _Side:
             return first, self.last_text if text else self.cell(math.inf)
         return first, self.cell(value.high)
 
-    def cells_of_values(self, values: Values) -> Cells:
+    def bounding_cells(self, values: Values) -> Cells:
         """The smallest range around a set of values."""
         ends = [*map(self.cell, values.booleans)]
         if values.numbers:
-            ends += self._cells_of_cuts(values.numbers, self.cell(math.inf))
+            ends += self._cut_cells(values.numbers, self.cell(math.inf))
         if values.strings:
-            ends += self._cells_of_cuts(values.strings, self.last_text)
+            ends += self._cut_cells(values.strings, self.last_text)
         return (min(ends), max(ends)) if ends else self.whole
 
-    def _cells_of_cuts(self, cuts: Cuts, endless: int) -> Cells:
+    def _cut_cells(self, cuts: Cuts, endless: int) -> Cells:
         if len(cuts) % 2:
             return self.cell(cuts[0]), endless
         last = previous_value(cuts[-1])
@@ -124,30 +124,30 @@ class AttributeSpace:
         self._keys: dict[str, int] = {}
         self._regions: dict[str, Box | None] = {}
 
-    def box_of_conjunction(self, conjunction: Conjunction) -> Box:
+    def conjunction_box(self, conjunction: Conjunction) -> Box:
         """The box of a conjunction, unbounded for each attribute that it does not require."""
         values = conjunction.allowed() if conjunction.bindings else dict(conjunction.values)
         sides = []
         for name, side in zip(self.name, self._sides, strict=True):
             allowed = values.get(name)
-            sides.append(side.whole if allowed is None or allowed.absent else side.cells_of_values(allowed))
+            sides.append(side.whole if allowed is None or allowed.absent else side.bounding_cells(allowed))
         return Box(tuple(sides))
 
-    def box_of_filter(self, filter_: Filter) -> Box:
+    def filter_box(self, filter_: Filter) -> Box:
         if len(filter_.conjunctions) == 1:
-            return self.box_of_conjunction(filter_.conjunctions[0])
+            return self.conjunction_box(filter_.conjunctions[0])
         return Box(tuple([side.whole for side in self._sides]))
 
-    def box_of_event(self, attributes: Attributes) -> Box:
+    def event_box(self, attributes: Attributes) -> Box:
         """The box of an event, unbounded for each attribute that it lacks."""
         named = zip(self.name, self._sides, strict=True)
         return Box(
-            tuple([side.cells_of_value(attributes[name]) if name in attributes else side.whole for name, side in named])
+            tuple([side.value_cells(attributes[name]) if name in attributes else side.whole for name, side in named])
         )
 
     def shares(self, conjunction: Conjunction) -> list[float]:
         """For each attribute, the share of its domain that a conjunction matches."""
-        cells = zip(self.box_of_conjunction(conjunction).sides, self._sides, strict=True)
+        cells = zip(self.conjunction_box(conjunction).sides, self._sides, strict=True)
         return [(high - low + 1) / (side.whole[1] + 1) for (low, high), side in cells]
 
     def code(self, box: Box) -> str:
@@ -245,7 +245,7 @@ class Spaces:
         """Whether events are published in this space, and not passed on from another."""
         return True
 
-    def spaces_of_event(self, attributes: Attributes) -> Sequence[SpaceName]:
+    def event_spaces(self, attributes: Attributes) -> Sequence[SpaceName]:
         """The spaces in which an event is published."""
         return (self._only,)
 
@@ -276,7 +276,7 @@ class AttributeRoots(Spaces):
     def publishes_in(self, name: SpaceName) -> bool:
         return len(name) <= 1
 
-    def spaces_of_event(self, attributes: Attributes) -> Sequence[SpaceName]:
+    def event_spaces(self, attributes: Attributes) -> Sequence[SpaceName]:
         return (*[(name,) for name in attributes], ())
 
 

@@ -38,7 +38,7 @@ class ClusterNodes:
 
     @property
     def name(self) -> str:
-        return self.membership.cluster  # type: ignore[no-any-return]
+        return self.membership.cluster_name  # type: ignore[no-any-return]
 
     @property
     def members(self) -> tuple[PeerId, ...]:
@@ -81,12 +81,12 @@ class ClusterNodes:
         slots = self.directory.get(cluster, ())
         return slots[tree].active if 0 <= tree < len(slots) else None
 
-    def speaks_for(self, peer: PeerId, cluster: str) -> bool:
+    def is_holder_in(self, peer: PeerId, cluster: str) -> bool:
         return any(peer in slot.holders for slot in self.directory.get(cluster, ()))
 
-    def find_cluster(self, peer: PeerId) -> str | None:
+    def holder_cluster(self, peer: PeerId) -> str | None:
         """The cluster that a coordinator or backup speaks for."""
-        return next((name for name in self.directory if self.speaks_for(peer, name)), None)
+        return next((name for name in self.directory if self.is_holder_in(peer, name)), None)
 
     def send(self, cluster: str, tree: int, message: Any) -> list[PluginEffect]:
         """Send a message to the active coordinator of another cluster."""

@@ -127,10 +127,10 @@ class Esposito(Interest):
             case Due(name) if name == LATE:
                 return self._events.tell_parents(now)
             case Due(name) if name == BEACON:
-                return self._beacon(now)
+                return self._send_beacon(now)
         return []
 
-    def _beacon(self, now: Nanos) -> Iterator[PluginEffect]:
+    def _send_beacon(self, now: Nanos) -> Iterator[PluginEffect]:
         yield Timer(now + self._beacon_ns, BEACON)
         self._answers.forget_paths()
         yield from self._groups.announce()
@@ -156,7 +156,7 @@ class Esposito(Interest):
                 return self._joining.rejoin(now, group)
 
     def _on_cluster_message(self, now: Nanos, sender: PeerId, message: TreeMessage) -> Iterable[PluginEffect]:
-        cluster = self._cluster.find_cluster(sender)
+        cluster = self._cluster.holder_cluster(sender)
         if cluster is None or cluster == self._cluster.name:
             return [Refuse(sender, NOT_A_COORDINATOR)]
         if not 0 <= getattr(message, "hops", 0) <= FARTHEST_HOPS:

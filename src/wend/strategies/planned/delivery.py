@@ -140,7 +140,7 @@ class PlannedDelivery:
         scheduler = self._failover_scheduler(dests, plan, view) if self._down_links else self._schedulers[dests]
         if scheduler is None:
             return [Notice("off-plan", view.me), *self._forward_by_shortest(packet, dests, view)]
-        return self._forward_by_plan(packet, plan, scheduler.next(), view)
+        return self._forward_by_plan(packet, plan, scheduler.choose_graph(), view)
 
     def _failover_scheduler(self, dests: tuple[PeerId, ...], plan: "Forwarding", view: View) -> ShareScheduler | None:
         """The scheduler while links are down; None if no planned route is left."""

@@ -63,7 +63,7 @@ class FailoverRouting(Routing):
             case Arrived():
                 return self._delivery.forward(now, event, view)
             case Failed(forward):
-                return self._detour(forward, view)
+                return self._send_detour(forward, view)
             case Planned():
                 return self._delivery.handle_plan(now, event, view)
             case Due("links") | LinkChanged() | Heard():
@@ -87,7 +87,7 @@ class FailoverRouting(Routing):
             self._delivery.avoid(self._outages.down)
         return effects
 
-    def _detour(self, failed: Forward, view: View) -> list[PluginEffect]:
+    def _send_detour(self, failed: Forward, view: View) -> list[PluginEffect]:
         """Send a packet that a neighbour did not acknowledge over the shortest route without it."""
         tried = (*failed.tried, failed.peer)
         _, parent = paths.shortest_path_tree(self._delivery.working_costs(view, tried), view.me)

@@ -32,7 +32,7 @@ class ShareScheduler:
         self._events = 0
         self._least = 1 / (2 * len(self._shares) - 2) if len(self._shares) > 1 else 0.0
 
-    def next(self) -> int | None:
+    def choose_graph(self) -> int | None:
         self._events += 1
         lag = [share * self._events - count for (_, share), count in zip(self._shares, self._counts, strict=True)]
         # among the graphs that lag enough, choose the one that would lag by a whole event first

@@ -150,7 +150,7 @@ class EntryTable:
         """The peers that have stopped, and how long their entries still live."""
         return tuple([(peer, until - now) for peer, until in self.away.items() if until > now])
 
-    def subscribers(self, event: Event) -> list[PeerId]:
+    def find_subscribers(self, event: Event) -> list[PeerId]:
         """The peers with an entry that matches the event, sorted."""
         if self._index is None:  # replicas never ask
             self._index = Index()

@@ -83,7 +83,7 @@ class UnsettledEvent:
         self.waiting.update(dict.fromkeys(peers))
         self.is_complete = is_complete
 
-    def due(self, now: Nanos) -> list[PeerId]:
+    def take_due(self, now: Nanos) -> list[PeerId]:
         """The peers to notify again."""
         if self.until_ns > now:
             return []
@@ -127,7 +127,7 @@ class Notifications:
         elif self._matched.add((region, event.id)):
             subscribers: list[PeerId] = []
             if table is not None:
-                subscribers = table.subscribers(event)
+                subscribers = table.find_subscribers(event)
                 yield from self._owned.count_event(now, region, event)
                 yield from self.notify(now, subscribers, event, born_ns, message.hops)
             transit_until_ns = max(self._owned.transit_until_ns, 0 if table is None else table.transit_until_ns)
@@ -155,10 +155,10 @@ class Notifications:
         if copy is None or copy.is_split or not self._matched.add(region_event.key):
             return
         if message.stored:
-            yield from self._notify_stored(now, region_event, copy.subscribers(region_event.event))
+            yield from self._notify_stored(now, region_event, copy.find_subscribers(region_event.event))
         else:
             yield from self.notify(
-                now, copy.subscribers(region_event.event), region_event.event, born_ns, region_event.hops
+                now, copy.find_subscribers(region_event.event), region_event.event, born_ns, region_event.hops
             )
 
     def notify(self, now: Nanos, peers: list[PeerId], event: Event, born_ns: Nanos, hops: int) -> Iterator[Output]:
@@ -185,7 +185,7 @@ class Notifications:
             return
         if self._matched.add(key) and table is not None:
             yield from self._owned.count_event(now, region_event.region, event)
-        subscribers = [] if table is None else table.subscribers(event)
+        subscribers = [] if table is None else table.find_subscribers(event)
         yield from self._notify_stored(now, region_event, subscribers)
         waiting = self._others(subscribers, event)
         unsettled = UnsettledEvent(now, region_event, waiting, self._owned.is_complete(now, region_event.region))
@@ -253,14 +253,14 @@ class Notifications:
         elif table is None and region[1]:  # the half has gone
             yield MatchEvent(*region, event, now - born_ns, hops)
         elif table is not None:
-            late = [peer for peer in table.subscribers(event) if peer not in second.notified]
+            late = [peer for peer in table.find_subscribers(event) if peer not in second.notified]
             yield from self.notify(now, late, event, born_ns, hops)
 
     def _retry_unsettled(self, now: Nanos, table: EntryTable | None, unsettled: UnsettledEvent) -> Iterator[Output]:
         """Notify the peers that have not answered, and those whose entries came after the event."""
         region_event = unsettled.region_event
         if not unsettled.is_complete:
-            late = [] if table is None else unsettled.without_notice(table.subscribers(region_event.event))
+            late = [] if table is None else unsettled.without_notice(table.find_subscribers(region_event.event))
             yield from self._notify_stored(now, region_event, late)
             unsettled.add(self._others(late, region_event.event), self._owned.is_complete(now, region_event.region))
         if unsettled.is_complete and self._owned.is_complete(now, region_event.region):
@@ -270,5 +270,5 @@ class Notifications:
         if unsettled.is_settled:
             yield from self._settle(*region_event.key)
             return
-        for peer in unsettled.due(now):
+        for peer in unsettled.take_due(now):
             yield ToPeer(peer, region_event.notification(now))

@@ -365,7 +365,7 @@ class Rendezvous(KeyBasedInterest):
             return True
         if isinstance(message, MatchEvent):
             return message.stored
-        return any(self.subscriptions.own.qos(number).expire for number in self.subscriptions.matching(event))
+        return any(self.subscriptions.own.qos(number).expire for number in self.subscriptions.find_matches(event))
 
     def _accept(self, now: Nanos, sender: PeerId, message: EventMessage, born_ns: Nanos) -> None:
         if isinstance(message, MatchEvent):
@@ -443,7 +443,7 @@ class Rendezvous(KeyBasedInterest):
             self.out.append(Timer(now + RETRY_NS, RETRY))
 
     def _retry(self, now: Nanos) -> None:
-        for event, born_ns, name, cells in self._stored.due(now) if self.ring.has_joined else ():
+        for event, born_ns, name, cells in self._stored.take_due(now) if self.ring.has_joined else ():
             self._publish(now, name, cells, event, born_ns)
         self._carry_out(now, self._notifications.retry(now, self._owns))
         if len(self._stored) or self._notifications.is_busy:

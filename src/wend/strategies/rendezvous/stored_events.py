@@ -92,7 +92,7 @@ class StoredEvents:
             return None
         return self._remove(id_)
 
-    def due(self, now: Nanos) -> Iterator[tuple[Event, Nanos, str, Interval]]:
+    def take_due(self, now: Nanos) -> Iterator[tuple[Event, Nanos, str, Interval]]:
         """The events to send again, each with a name of regions that have not settled it."""
         for stored in list(self._events.values()):
             if stored.until_ns <= now:

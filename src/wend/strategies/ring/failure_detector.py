@@ -207,7 +207,7 @@ class Probes:
 
     # ---------------------------------------------------------------- time
 
-    def due(self, now: Nanos) -> list[tuple[PeerId, PendingProbe]]:
+    def take_due(self, now: Nanos) -> list[tuple[PeerId, PendingProbe]]:
         """Return the probes to repeat or to give up, after the timer has expired."""
         if self._timer_ns is None or now < self._timer_ns:
             return []
@@ -227,7 +227,7 @@ class Probes:
         self.cancel(peer)
         put(self._given_up, peer, probe, GIVEN_UP)
 
-    def timer(self) -> list[PluginEffect]:
+    def set_timer(self) -> list[PluginEffect]:
         """The timer for the next probe that is due, unless one runs."""
         if self._timer_ns is not None or not self._pending:
             return []
@@ -251,7 +251,7 @@ class SuccessorCheck:
         """The successor's leaf set, if it was compared with this peer's and neither has changed since."""
         self._has_timer = False
 
-    def repeats(self, now: Nanos, sender: PeerId, leaves: tuple[PeerId, ...]) -> bool:
+    def is_repetition(self, now: Nanos, sender: PeerId, leaves: tuple[PeerId, ...]) -> bool:
         """Whether a heartbeat of the successor carries nothing new, so that it needs no further handling."""
         if leaves != self._leaves or sender != self._successor:
             return False
@@ -274,7 +274,7 @@ class SuccessorCheck:
             self._successor = successor
             self._heard_ns = now
         self._leaves = None
-        return self.timer()
+        return self.set_timer()
 
     def suspect(self, now: Nanos) -> PeerId | None:
         """Return the successor if it has been silent for too long, after the timer has expired."""
@@ -284,7 +284,7 @@ class SuccessorCheck:
         self._heard_ns = now
         return self._successor
 
-    def timer(self) -> list[PluginEffect]:
+    def set_timer(self) -> list[PluginEffect]:
         """The timer for the next check of the successor, unless one runs."""
         if self._has_timer or self._successor is None:
             return []

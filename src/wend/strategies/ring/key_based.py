@@ -54,12 +54,12 @@ class OwnSubscriptions(SubscriptionTable):
         """The last event matched, and the subscriptions that match it."""
 
     def targets(self, event: Event) -> tuple[PeerId, ...]:
-        return (self._peer,) if self.matching(event) else ()
+        return (self._peer,) if self.find_matches(event) else ()
 
     def local(self, event: Event, view: View) -> Notify:
         publisher, me, graph, qos = event.id[0], self._peer, view.graph, self.own.qos
         # there are no queue groups here whose members pass events on
-        numbers = self.matching(event) if event.origin is None else ()
+        numbers = self.find_matches(event) if event.origin is None else ()
         return tuple([(SubscriptionId(me, n), effective_deadline(qos(n), publisher, me, graph)) for n in numbers])
 
     def subscribe(self, wanted: LocalSubscription, me: PeerId) -> None:
@@ -80,7 +80,7 @@ class OwnSubscriptions(SubscriptionTable):
         touched, self._touched = sorted(self._touched), {}
         return touched
 
-    def matching(self, event: Event) -> tuple[int, ...]:
+    def find_matches(self, event: Event) -> tuple[int, ...]:
         """The subscriptions that match an event. Callers ask twice in a row and hardly ever again, so only the last
         result is cached."""
         id_, numbers = self._last

@@ -172,7 +172,7 @@ class Pastry(Membership):
             return []
         if type(event) is Heard:
             message = event.message
-            if type(message) is RingHeartbeat and self._successor.repeats(now, event.sender, message.leaves):
+            if type(message) is RingHeartbeat and self._successor.is_repetition(now, event.sender, message.leaves):
                 return []
             self._on_message(now, event.sender, message)
         elif type(event) is Due:
@@ -191,7 +191,7 @@ class Pastry(Membership):
         self._finish_joining(now)
         if len(self._leaf) < FULL:
             self._leaf.whole = all(peer in self._leaf for peer in self._table)
-        self._out += self._probes.timer()
+        self._out += self._probes.set_timer()
         if self._neighbours.take_change() or self._has_moved:
             self._has_moved = False
             self._out.append(Changed(OWNERSHIP))
@@ -242,9 +242,9 @@ class Pastry(Membership):
             silent = self._successor.suspect(now)
             if silent is not None:
                 self._out += self._probes.exchange(now, silent)
-            self._out += self._successor.timer()
+            self._out += self._successor.set_timer()
         elif name == PROBE:
-            for peer, probe in self._probes.due(now):
+            for peer, probe in self._probes.take_due(now):
                 if probe.tries_left:
                     self._out += self._probes.repeat(now, peer, probe)
                 else:

@@ -170,8 +170,7 @@ class FilterSummary:
         self.size = self._count = self._ended_count = 0
         self._exact.clear()
         self._groups.clear()
-        self._touched.clear()
-        self.is_replaced = True
+        self._mark_replaced()
 
     def _touch(self, number: int, new: bool = False) -> None:
         """Record that an entry is new or has changed."""
@@ -214,9 +213,9 @@ class FilterSummary:
             for key, group in self._groups.items():
                 self._extend_group(coarser, _coarser_key(level, key), group.constraints, group.qos, group.count)
         self.level, self._groups = level, coarser
-        self._replace()
+        self._mark_replaced()
 
-    def _replace(self) -> None:
+    def _mark_replaced(self) -> None:
         self._touched.clear()
         self.is_replaced = True
 
@@ -243,7 +242,7 @@ class FilterSummary:
             exact[number] = (text, qos)
         self.level, self.size, self._exact = EXACT, size, exact
         self._groups.clear()
-        self._replace()
+        self._mark_replaced()
         return True
 
     def _adopt(self, level: int, groups: dict[Key, FilterGroup]) -> None:
@@ -260,7 +259,7 @@ class FilterSummary:
                 if (old.text, old.qos) != (group.text, group.qos):
                     self._touch(group.number)
         if level != self.level:
-            self._replace()
+            self._mark_replaced()
         self.level, self._groups = level, groups
         self.size = sum([group.size for group in groups.values()])
 

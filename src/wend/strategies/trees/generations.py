@@ -145,7 +145,7 @@ class TreeSets:
         """Call for a generation if the newest no longer fits the links. Runs by timer and at every change."""
         newest = self.newest
         working = {peer for peer in view.neighbours if view.links[peer].is_up and view.links[peer].heard_by_neighbour}
-        if self._links_changed(now, working, view):
+        if self._have_links_changed(now, working, view):
             return self._call_generation(now, view)
         if (
             newest is not None
@@ -155,7 +155,7 @@ class TreeSets:
             return [Notice("trees-renewed", view.me), *self._call_generation(now, view)]
         return []
 
-    def _links_changed(self, now: Nanos, working: set[PeerId], view: View) -> bool:
+    def _have_links_changed(self, now: Nanos, working: set[PeerId], view: View) -> bool:
         """Whether other links work than those of the newest generation, for long, or its building has stopped."""
         newest = self.newest
         links = set() if newest is None else newest.links

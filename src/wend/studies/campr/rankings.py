@@ -55,7 +55,7 @@ much further paths reduce it (`gain`)."""
 
 
 def run_ranking(trial: RankingTrial, seed: int) -> dict[str, float]:
-    _compile()
+    _compile_functions()
     return _compare(trial, seed)
 
 
@@ -112,7 +112,7 @@ def _compute_delays(graph: CsrGraph, paths: CandidatePaths) -> Floats:
 
 
 @cache
-def _compile() -> None:
+def _compile_functions() -> None:
     """Compile all functions before anything is timed."""
     _compare(RankingTrial("bottleneck-disjoint", nodes=12, messages=6), 1)
 

@@ -86,7 +86,7 @@ METRICS = (
 
 
 def run_cell(cell: CellTrial, seed: int) -> dict[str, float]:
-    _compile()
+    _compile_functions()
     return (_run_honest if cell.strategy == "honest" else _run_printed)(cell, seed)
 
 
@@ -331,7 +331,7 @@ def _run_printed(cell: CellTrial, seed: int) -> dict[str, float]:
 
 
 @cache
-def _compile() -> None:
+def _compile_functions() -> None:
     """Compile all functions before anything is timed."""
     tiny = CellTrial("honest", nodes=12, messages=6, most_k=2, size_kbit=1e6)
     _run_honest(tiny, 1)

@@ -67,7 +67,7 @@ def run_crash(trial: CrashTrial, seed: int) -> Metrics:
         **{window_name(each): share for each, share in shares.items()},
         "recovery_s": recovery_s(shares),
         "crash_delivery": float(played.made.mean()),
-        "crash_messages": played.counted("publication", "subscription", "cache").sent,
+        "crash_messages": played.message_counts("publication", "subscription", "cache").sent,
     }
 
 

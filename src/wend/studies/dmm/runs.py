@@ -114,7 +114,7 @@ class RunOutcome(NamedTuple):
     """Processor time of the run. A clock on the wall would count the time in which the process did not run."""
     memory_per_peer: float
 
-    def counted(self, *purposes: str) -> MessageCounts:
+    def message_counts(self, *purposes: str) -> MessageCounts:
         return sum((self.messages.get(each, MessageCounts()) for each in purposes), MessageCounts())
 
 

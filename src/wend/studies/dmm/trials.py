@@ -115,16 +115,16 @@ def run_scale(trial: ScaleTrial, seed: int) -> Metrics:
     played = play(setting, trial.strategy, trial.cache, trial.candidates, pastry_table_ns=table_ns, **settings)
     due, made = played.setting.due, played.made
     count = max(1, len(made))
-    publication = played.counted("publication")
+    publication = played.message_counts("publication")
     metrics: Metrics = {
         "delivery": float(made.mean()) if len(made) else 1.0,
         "matches": len(made),
-        "messages": played.counted("publication", "subscription", "cache").sent,
-        **{f"{purpose}_messages": played.counted(purpose).sent for purpose in PURPOSES},
+        "messages": played.message_counts("publication", "subscription", "cache").sent,
+        **{f"{purpose}_messages": played.message_counts(purpose).sent for purpose in PURPOSES},
         "per_match": publication.sent / count,
         "physical_per_match": publication.physical / count,
         "kilobytes": played.memory_per_peer / 1000,
-        "message_us": 1e6 * played.cpu_s / max(1, played.counted(*PURPOSES).sent),
+        "message_us": 1e6 * played.cpu_s / max(1, played.message_counts(*PURPOSES).sent),
     }
     if trial.peers >= PAPER_PEERS:
         metrics["largest"] = trial.subscriptions

@@ -93,7 +93,7 @@ class _Formation:
     def run(self, rest: int, most: int) -> FormedOverlay:
         while self._agenda[0][0] < most * PERIOD_NS:
             now, _, peer, event = heappop(self._agenda)
-            if now - self._changed > rest * PERIOD_NS and self._converged():
+            if now - self._changed > rest * PERIOD_NS and self._has_converged():
                 pairs = [(a, b) for a, links in enumerate(self._links) for b in links]
                 overlay = self._placement.overlay(pairs)
                 return FormedOverlay(overlay, tuple(sorted(self._traced)), self._messages, self._members)
@@ -127,7 +127,7 @@ class _Formation:
                 case _:
                     raise WendError(f"{self._what}: peer {peer} answers {effect}")
 
-    def _converged(self) -> bool:
+    def _has_converged(self) -> bool:
         """Whether both ends know every link, and the links connect all peers."""
         self._changed += PERIOD_NS  # check again after a period, not at every message
         if not all(a in self._links[b] for a, links in enumerate(self._links) for b in links):

@@ -133,7 +133,7 @@ def test_a_subscription_is_entered_or_awaited_and_else_says_so() -> None:
             with raises("not-connected"):
                 await anext(client.subscribe("topic = 'x'"))
             for deadline in ("200ms", True, [1]):
-                with raises("invalid-call", match="a deadline is a number, in seconds, got"):
+                with raises("invalid-call", match="a deadline is a number(, in| of) seconds"):
                     client.subscribe("topic = 'x'", deadline=deadline)  # type: ignore[arg-type]
             with raises("invalid-call", match=r"a reliability is a number, got '0\.9'"):
                 client.subscribe("topic = 'x'", reliability="0.9")  # type: ignore[arg-type]

@@ -91,7 +91,7 @@ class File:
 
 def read(content: bytes) -> tuple[list[StoredRecord], list[DamagedBytes]]:
     reader = StoreReader(Path("s"))
-    return [record for record, _ in reader.records_in(content)], reader.damaged
+    return [record for record, _ in reader.read_records(content)], reader.damaged
 
 
 @pytest.mark.parametrize("version", [2, 3])

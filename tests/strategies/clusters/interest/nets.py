@@ -85,29 +85,29 @@ class IdealClusters(Membership):
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         if isinstance(event, Begun):
-            return [JoinMulticast(f"cluster {self.cluster}")]
+            return [JoinMulticast(f"cluster {self.cluster_name}")]
         return [*self._relink(view), Changed("cluster")] if isinstance(event, Heard) else []
 
     def _relink(self, view: View) -> list[PluginEffect]:
         if self.net.strategy != "clusters-adaptive":
             return []
-        wanted = coordinator_links(self._me, self.cluster, self.directory)
+        wanted = coordinator_links(self._me, self.cluster_name, self.directory)
         return [
             *(EndLink(peer) for peer in view.links if peer not in wanted),
             *(MakeLink(peer, ()) for peer in wanted if peer not in view.links),
         ]
 
     @property
-    def cluster(self) -> str:
+    def cluster_name(self) -> str:
         return self.net.cluster(self._me)  # type: ignore[no-any-return]
 
     @property
     def members(self) -> tuple[PeerId, ...]:
-        return self.net.believed_members(self.cluster)  # type: ignore[no-any-return]
+        return self.net.believed_members(self.cluster_name)  # type: ignore[no-any-return]
 
     @property
     def slots(self) -> tuple[Slot, ...]:
-        return self.net.slots(self.cluster)  # type: ignore[no-any-return]
+        return self.net.slots(self.cluster_name)  # type: ignore[no-any-return]
 
     @property
     def my_trees(self) -> tuple[int, ...]:

@@ -188,7 +188,7 @@ def test_peers_without_a_name_form_clusters_by_their_router() -> None:
     assert not any(one.has_joined for one in net.peers.values())
     net.run(10)
     net.check()
-    assert net.peers[3].cluster == "router 11"
+    assert net.peers[3].cluster_name == "router 11"
 
 
 def test_a_peer_whose_path_nobody_knows_is_a_cluster_of_its_own() -> None:
@@ -196,4 +196,4 @@ def test_a_peer_whose_path_nobody_knows_is_a_cluster_of_its_own() -> None:
     net.paths = {7: None}
     net.begin(7, "", 1)
     net.run(5)
-    assert net.peers[7].cluster == "peer 7" and net.peers[7].has_joined
+    assert net.peers[7].cluster_name == "peer 7" and net.peers[7].has_joined

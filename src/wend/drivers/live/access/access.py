@@ -98,7 +98,7 @@ class Access:
             for usage in self._usages:
                 usage.keep((RETAINED, attribute, value), event_bytes(event))
 
-    def release_removed(self, attribute: str, value: Value) -> None:
+    def release_retained(self, attribute: str, value: Value) -> None:
         for usage in self._usages:
             usage.release((RETAINED, attribute, value))
 

@@ -128,6 +128,6 @@ class ClientAdmission:
 
 
 def _tls_context(keys: "KeyFolder") -> ssl.SSLContext:
-    from wend.drivers.live.access.tls import server_context
+    from wend.drivers.live.access.tls import make_server_context
 
-    return server_context(keys)
+    return make_server_context(keys)

@@ -97,7 +97,7 @@ def read_folder(folder: Path) -> KeyFolder:
     session, signing = read_session_key(folder / SESSION_KEY), read_signing_key(folder / SIGNING_KEY)
     try:
         credentials = make_credentials(certificates[0], session, signing)
-        verifier = RootVerifier(_roots(folder, certificates[1:]), read_revoked(folder / REVOKED))
+        verifier = RootVerifier(_read_roots(folder, certificates[1:]), read_revoked(folder / REVOKED))
         verifier.verify(credentials.certificate, wall_s())
     except Untrusted as error:
         raise ConfigError(f"{folder / CERTIFICATE}: {error}") from None
@@ -107,7 +107,7 @@ def read_folder(folder: Path) -> KeyFolder:
     return KeyFolder(folder, credentials, verifier, tokens)
 
 
-def _roots(folder: Path, beside: Sequence[bytes]) -> list[bytes]:
+def _read_roots(folder: Path, beside: Sequence[bytes]) -> list[bytes]:
     more = read_certificates(folder / ROOT) if os.path.lexists(folder / ROOT) else []
     roots = list(dict.fromkeys([*beside, *more]))
     if not roots:
@@ -188,7 +188,7 @@ def read_revoked(path: Path) -> frozenset[int]:
     if not os.path.lexists(path):
         return frozenset()
     serials = set()
-    for number, line in enumerate(_text(path).splitlines(), 1):
+    for number, line in enumerate(_read_text(path).splitlines(), 1):
         content = line.partition("#")[0].strip()
         if not content:
             continue
@@ -211,7 +211,7 @@ def read_tokens(path: Path) -> list[ClientToken]:
     if not os.path.lexists(path):
         return []
     tokens = []
-    for number, line in enumerate(_text(path).splitlines(), 1):
+    for number, line in enumerate(_read_text(path).splitlines(), 1):
         if not line.strip():
             continue
         try:
@@ -224,7 +224,7 @@ def read_tokens(path: Path) -> list[ClientToken]:
     return tokens
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return read_bytes(path).decode()
     except UnicodeDecodeError:
@@ -310,7 +310,7 @@ def append_line(path: Path, line: str) -> None:
         raise ConfigError(f"cannot write {path}: {error.strerror or error}", code="unwritable") from None
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
-        before = _text(place) if os.path.lexists(place) else ""
+        before = _read_text(place) if os.path.lexists(place) else ""
         if before and not before.endswith("\n"):
             before += "\n"
         with write_atomically(place, lasting=True) as draft:

@@ -42,9 +42,9 @@ class ClientTls(msgspec.Struct, frozen=True):
         return identity
 
 
-def server_context(keys: KeyFolder) -> ssl.SSLContext:
+def make_server_context(keys: KeyFolder) -> ssl.SSLContext:
     """TLS for the listener of a peer. A client without a certificate must show a token."""
-    context = _context(ssl.PROTOCOL_TLS_SERVER, [root.certificate for root in keys.verifier.roots])
+    context = _make_context(ssl.PROTOCOL_TLS_SERVER, [root.certificate for root in keys.verifier.roots])
     context.verify_mode = ssl.CERT_OPTIONAL
     context.num_tickets = 0  # a resumed session would not show its certificate again
     _load_chain(context, *keys.certificate_files)
@@ -75,27 +75,27 @@ def client_tls(
         raise ConfigError("a certificate needs its key, and a key its certificate")
     if secret is None:
         raise ConfigError("wends:// needs a certificate with its key, or a token")
-    roots = _roots(root, [])
-    return ClientTls(_context(ssl.PROTOCOL_TLS_CLIENT, roots), RootVerifier(roots, revoked), secret)
+    roots = _read_roots(root, [])
+    return ClientTls(_make_context(ssl.PROTOCOL_TLS_CLIENT, roots), RootVerifier(roots, revoked), secret)
 
 
 def _add_certificate(
     certificate: Path, key: Path, root: str | Path | None, revoked: frozenset[int], token: str
 ) -> ClientTls:
     own, *beside = key_files.read_certificates(certificate)
-    roots = _roots(root, beside)
+    roots = _read_roots(root, beside)
     verifier = RootVerifier(roots, revoked)
     try:
         verifier.verify(own, wall_s())
     except Untrusted as error:
         raise ConfigError(f"{certificate}: {error}") from None
-    context = _context(ssl.PROTOCOL_TLS_CLIENT, roots)
+    context = _make_context(ssl.PROTOCOL_TLS_CLIENT, roots)
     key_files.read_signing_key(key)  # it must be private
     _load_chain(context, certificate, key)
     return ClientTls(context, verifier, token)
 
 
-def _roots(root: str | Path | None, beside: list[bytes]) -> list[bytes]:
+def _read_roots(root: str | Path | None, beside: list[bytes]) -> list[bytes]:
     """The roots of a file, or those beside the client's certificate."""
     roots = beside if root is None else key_files.read_certificates(Path(root))
     if not roots:
@@ -103,7 +103,7 @@ def _roots(root: str | Path | None, beside: list[bytes]) -> list[bytes]:
     return roots
 
 
-def _context(protocol: int, roots: list[bytes]) -> ssl.SSLContext:
+def _make_context(protocol: int, roots: list[bytes]) -> ssl.SSLContext:
     context = ssl.SSLContext(protocol)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False

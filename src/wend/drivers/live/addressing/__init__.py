@@ -1,1 +1,1 @@
-"""Where other peers are: the address book, given links, and how peers join that no file names."""
+"""Where other peers are: the address book, given links, and how peers that no file names join."""

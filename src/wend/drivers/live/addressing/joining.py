@@ -33,7 +33,7 @@ PATIENCE_S = 5.0
 
 
 class Joining:
-    """Connects a peer with its locator, in both directions."""
+    """Passes inputs and effects between a peer and its locator."""
 
     def __init__(
         self,

@@ -58,7 +58,7 @@ class ClientRequests:
             case frames.ListSubscriptions(ref, after):
                 durable = self._broker.durable.status()
                 visible = durable if self._access is None else self._access.visible(durable)
-                self._output.answer(_page(ref, [one for one in visible if one.name > after]))
+                self._output.answer(_fill_page(ref, [one for one in visible if one.name > after]))
             case frames.Unretain(ref, attribute, value):
                 self._unretain(attribute, value)
                 self._output.answer(frames.Completed(ref))
@@ -130,7 +130,7 @@ class ClientRequests:
     def _unretain(self, attribute: str, value: Value) -> None:
         if self._access is not None:
             self._access.check_replace(attribute, value)
-            self._access.release_removed(attribute, value)
+            self._access.release_retained(attribute, value)
         self._broker.peer.ask(Unretained(attribute, value))
 
     def _remove(self, name: str) -> None:
@@ -146,7 +146,7 @@ class ClientRequests:
             self.refuse(frame.ref, error)
 
 
-def _page(ref: int, durable: list[frames.DurableStatus]) -> frames.Subscriptions:
+def _fill_page(ref: int, durable: list[frames.DurableStatus]) -> frames.Subscriptions:
     """A frame with as many of these as it can hold, in order."""
     left, page = PAGE_BYTES, list[frames.DurableStatus]()
     for one in durable:

@@ -86,7 +86,7 @@ class ClientOutput:
             self.queue.add_delivery(handle, effect)
         else:
             self._write_later(event_bytes(effect.event))
-            self._gathered.append(_delivery(handle, effect, 0))
+            self._gathered.append(_make_delivery(handle, effect, 0))
 
     def report_missed(self, handle: int, counts: dict[str, int]) -> None:
         """Report that a subscription will not get some events."""
@@ -151,7 +151,7 @@ class ClientOutput:
         self._unwritten.extend(map(self._encode, gathered))
 
     def _encode_delivery(self, handle: int, effect: Deliver, waited_ns: Nanos) -> bytes:
-        return self._encode(_delivery(handle, effect, waited_ns))
+        return self._encode(_make_delivery(handle, effect, waited_ns))
 
     def _encode(self, delivery: frames.Delivery) -> bytes:
         """The frame of a delivery. If it cannot be encoded, the frame says that the client misses an event."""
@@ -163,7 +163,7 @@ class ClientOutput:
             return wire.encode_frame(frames.MissedFrame(delivery.handle, {"undeliverable": 1}))
 
 
-def _delivery(handle: int, effect: Deliver, waited_ns: Nanos) -> frames.Delivery:
+def _make_delivery(handle: int, effect: Deliver, waited_ns: Nanos) -> frames.Delivery:
     age = effect.age_ns + waited_ns
     late = effect.deadline_ns is not None and age > effect.deadline_ns
     event = effect.event

@@ -68,7 +68,7 @@ class DurableArrival(Arrival, frozen=True):
         self.stream.confirm(self.id)
 
 
-def reply_to(request: Arrival, payload: bytes, attributes: Attributes | None, headers: Headers | None) -> Publication:
+def make_reply(request: Arrival, payload: bytes, attributes: Attributes | None, headers: Headers | None) -> Publication:
     """The publication that answers a request. Raises `ClientError` if the event is not a request."""
     topic, slash, number = request.headers.get(REPLY_TO, "").rpartition("/")
     if not slash:

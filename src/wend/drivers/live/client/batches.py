@@ -46,10 +46,10 @@ class PublishBatch:
 
     def results(self, unsent: ClientError, url: str) -> list[PublishReceipt | WendError]:
         """In the order of the publications: the receipt, or the reason why there is none."""
-        return [_result(self._answers.get(ref, self.error or unsent), url) for ref in self.refs]
+        return [_read_result(self._answers.get(ref, self.error or unsent), url) for ref in self.refs]
 
 
-def _result(answer: frames.Answer | ClientError, url: str) -> PublishReceipt | WendError:
+def _read_result(answer: frames.Answer | ClientError, url: str) -> PublishReceipt | WendError:
     match answer:
         case frames.Accepted():
             return make_receipt(answer)

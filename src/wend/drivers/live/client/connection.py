@@ -167,7 +167,7 @@ class PeerConnection:
                 reader, writer, token, certified = await self._open(address)
                 try:
                     writer.write(wire.encode_frame(frames.Greet(batches=True, token=token)))
-                    frames_read = self._frames(reader, writer)
+                    frames_read = self._read_frames(reader, writer)
                     match await anext(frames_read, None):
                         case frames.Welcome(peer=peer, version=frames.VERSION):
                             if certified not in (None, peer):
@@ -274,7 +274,7 @@ class PeerConnection:
         self._ready.set()
         self._ended(error)
 
-    async def _frames(
+    async def _read_frames(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> AsyncIterator[frames.ToClient]:
         """The frames of the peer. Raises `TimeoutError` if it stays silent when asked."""

@@ -146,7 +146,7 @@ class DurableSubscription:
         """Attach at the first home that answers, and at the others in the background. Raises if none can be reached,
         or if one refuses the subscription."""
         if not self.is_shared:
-            await self._first.attach((await self._first.home.client()).streams)
+            await self._first.attach((await self._first.home.connected_client()).streams)
             return
         self._tasks = [asyncio.create_task(self._keep_attached(each)) for each in self._attachments]
         try:
@@ -172,7 +172,7 @@ class DurableSubscription:
         pause = FIRST_PAUSE_S
         while True:
             try:
-                streams = (await attachment.home.client()).streams
+                streams = (await attachment.home.connected_client()).streams
                 if not self._has_home_at(streams.peer, attachment):
                     attachment.claimed = streams.peer
                     await attachment.attach(streams)

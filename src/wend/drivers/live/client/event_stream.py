@@ -5,7 +5,7 @@ from collections.abc import Generator
 from typing import Any
 
 from wend.drivers.live import frames
-from wend.drivers.live.client.arrivals import Arrival, DurableArrival, PublishReceipt, reply_to, split_signer
+from wend.drivers.live.client.arrivals import Arrival, DurableArrival, PublishReceipt, make_reply, split_signer
 from wend.drivers.live.client.durable_subscription import DurableSubscription
 from wend.drivers.live.client.event_streams import BufferedSubscription, EventStreams, make_arrival
 from wend.model.errors import ClientError
@@ -96,7 +96,7 @@ class EventStream:
         self, request: Arrival, payload: bytes, attributes: Attributes | None, headers: Headers | None
     ) -> PublishReceipt:
         """Answer a request that came by this subscription; `Arrival.reply` calls it."""
-        return await self._streams.publish(reply_to(request, payload, attributes, headers))
+        return await self._streams.publish(make_reply(request, payload, attributes, headers))
 
     def confirm(self, id: EventId) -> None:
         """Confirm an event of a durable subscription; `DurableArrival.ack` calls it."""

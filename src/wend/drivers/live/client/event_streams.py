@@ -38,7 +38,7 @@ class OpenSubscription(Protocol):
         ...
 
     def request(self, ref: int) -> frames.Subscribe:
-        """Make the request for the subscription with this number, at first or over a new connection."""
+        """Make request `ref`, which opens the subscription or restores it over a new connection."""
         ...
 
     def deliver(self, delivery: frames.Delivery) -> None:

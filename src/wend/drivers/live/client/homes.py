@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class ClientHome(Protocol):
     """One of the peers that a client's URL names."""
 
-    async def client(self) -> "Client":
+    async def connected_client(self) -> "Client":
         """The client of this peer, connected if it was not. Raises `ClientError` if the peer cannot be reached."""
         ...
 
@@ -33,7 +33,7 @@ class OnlyHome:
     def __init__(self, client: "Client") -> None:
         self._client = client
 
-    async def client(self) -> "Client":
+    async def connected_client(self) -> "Client":
         return self._client
 
     async def close(self) -> None:
@@ -49,7 +49,7 @@ class RemoteHome:
         self._client: Client | None = None
         self._connecting = asyncio.Lock()
 
-    async def client(self) -> "Client":
+    async def connected_client(self) -> "Client":
         async with self._connecting:
             if self._client is None or self._client.ended:
                 self._client = await self._make_client()
@@ -79,7 +79,7 @@ class Homes:
         failures: list[ClientError] = []
         for home in self._all:
             try:
-                await (await home.client()).streams.remove(name)
+                await (await home.connected_client()).streams.remove(name)
             except ClientError as error:
                 failures.append(error)
         if failures:

@@ -14,7 +14,7 @@ from collections import Counter
 import msgspec
 
 from wend.drivers.live import frames
-from wend.drivers.live.client.arrivals import REPLY, REPLY_TO, Arrival, PublishReceipt, reply_to
+from wend.drivers.live.client.arrivals import REPLY, REPLY_TO, Arrival, PublishReceipt, make_reply
 from wend.drivers.live.client.event_streams import EventStreams, make_arrival
 from wend.matching.filters import topic_filter
 from wend.model.errors import ClientError, ConnectionLost, NoReply, WendError
@@ -62,7 +62,7 @@ class Inbox:
         self, request: Arrival, payload: bytes, attributes: Attributes | None, headers: Headers | None
     ) -> PublishReceipt:
         """Answer a reply that is itself a request; `Arrival.reply` calls it."""
-        return await self._streams.publish(reply_to(request, payload, attributes, headers))
+        return await self._streams.publish(make_reply(request, payload, attributes, headers))
 
     async def _open(self) -> None:
         async with self._opening:

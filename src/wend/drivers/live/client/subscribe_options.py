@@ -41,7 +41,7 @@ def subscribe_frame(
         raise ClientError(f'order is "{PUBLISHER}" or None, got {order!r}')
     if expire and deadline is None:
         raise ClientError("expire drops events that are past the deadline: give a deadline, too")
-    durable = _durable(name, max_events, max_bytes, max_age)
+    durable = _durable_options(name, max_events, max_bytes, max_age)
     if isinstance(window, bool) or not isinstance(window, int) or window < 1:
         raise ClientError(f"a window is a number of events, at least 1, got {window!r}")
     ordered = order is not None
@@ -88,7 +88,7 @@ def _group(group: Any, durable: bool, ordered: bool) -> str:
     return str(group)
 
 
-def _durable(
+def _durable_options(
     name: str | None, max_events: int | None, max_bytes: int | None, max_age: float | None
 ) -> DurableOptions | None:
     bounds = {"max_events": max_events, "max_bytes": max_bytes, "max_age": max_age}

@@ -138,12 +138,12 @@ class _Probing:
             return False
         for level, option, content in ancillary:
             if (level, option) in (_IP_RECVERR, _IPV6_RECVERR) and len(content) > _ERROR.size:
-                self._error(data, content)
+                self._on_error(data, content)
         return True
 
-    def _error(self, data: bytes, content: bytes) -> None:
+    def _on_error(self, data: bytes, content: bytes) -> None:
         _, origin, kind, _, _, _ = _ERROR.unpack_from(content)
-        router = _address(content[_ERROR.size :])
+        router = _read_address(content[_ERROR.size :])
         # A truncated quote does not show the probe; a complete one must be of this traceroute.
         number = self._number(data, PROBE_MAGIC) if len(data) >= PROBE.size else None
         if router is None or (number is None and len(data) >= PROBE.size):
@@ -164,7 +164,7 @@ class _Probing:
         return int(number) if (head, nonce) == (magic, self._nonce) else None
 
 
-def _address(sockaddr: bytes) -> str | None:
+def _read_address(sockaddr: bytes) -> str | None:
     """The address in a sockaddr_in or sockaddr_in6; None if it is neither."""
     if len(sockaddr) >= 8 and int.from_bytes(sockaddr[:2], sys.byteorder) == socket.AF_INET:
         return socket.inet_ntop(socket.AF_INET, sockaddr[4:8])

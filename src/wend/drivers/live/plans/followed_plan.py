@@ -160,7 +160,7 @@ class FollowedPlan:
                 candidate = await asyncio.to_thread(_unpack_plan, version, data)
             except WireError as error:
                 raise Refused(str(error), code="invalid-plan") from None
-            pending = self._pending()
+            pending = self._unexpired_plan()
             if pending is not None and (pending.id, pending.version) != (candidate.id, version):
                 raise Refused(f"version {pending.version} of another plan waits for its commit", code="plan-not-newer")
             if version <= self._current.version:
@@ -175,7 +175,7 @@ class FollowedPlan:
         async with self._turn:
             if (self._current.id, self._current.version) == (plan, version):
                 return
-            pending = self._pending()
+            pending = self._unexpired_plan()
             if pending is None or (pending.id, pending.version) != (plan, version):
                 sentence = f"version {version} of plan {plan:08x} was not checked here, or too long ago"
                 raise Refused(sentence, code="plan-not-prepared")
@@ -190,12 +190,12 @@ class FollowedPlan:
                 await self._change(self._former, NOTHING)
 
     def status(self) -> PlanStatus | None:
-        pending = self._pending()
+        pending = self._unexpired_plan()
         if self._current.plan is None and pending is None:
             return None
         return PlanStatus(self._current.id, self._current.version, 0 if pending is None else pending.version)
 
-    def _pending(self) -> VersionedPlan | None:
+    def _unexpired_plan(self) -> VersionedPlan | None:
         if self._prepared is not None and monotonic() >= self._until_ns:
             self._prepared = None
         return self._prepared

@@ -146,7 +146,7 @@ class _Push:
         peers = tuple(self._pushed_peer(peer, status) for peer, status in begin.items())
         version = self._settings.version
         self._version = 1 + max(p.former_version for p in peers) if version is None else version
-        before = await self._wait_and_count(begin) if self._settings.watch_s else None
+        before = await self._measure_on_time(begin) if self._settings.watch_s else None
         try:
             await self._prepare()
             await self._commit()
@@ -167,7 +167,7 @@ class _Push:
     async def _first_statuses(self) -> dict[PeerId, StatusSnapshot]:
         """The status of every peer. Raises if one does not answer."""
         statuses: dict[PeerId, StatusSnapshot] = {}
-        for peer, answer in (await self._statuses()).items():
+        for peer, answer in (await self._ask_statuses()).items():
             if isinstance(answer, WendError):
                 raise _add_unchanged(answer, _peer_name(self._plan, peer))
             statuses[peer] = answer
@@ -237,22 +237,22 @@ class _Push:
 
     # ---------------------------------------------------------------- on time, before and after
 
-    async def _wait_and_count(self, begin: Mapping[PeerId, StatusSnapshot]) -> OnTimeCount:
+    async def _measure_on_time(self, begin: Mapping[PeerId, StatusSnapshot]) -> OnTimeCount:
         self._report(f"counting deliveries for {self._settings.before_s:g} s")
         await asyncio.sleep(self._settings.before_s)
-        return count_between(begin, await self._statuses())
+        return count_between(begin, await self._ask_statuses())
 
     async def _judge_deliveries(self, before: OnTimeCount | None) -> tuple[OnTimeCount | None, str]:
         """What the new plan delivers, and why that does not suffice to judge it, if so."""
         if before is None:
             return None, ""
         loop = asyncio.get_running_loop()
-        begin = await self._statuses()
+        begin = await self._ask_statuses()
         until = loop.time() + self._settings.watch_s
         self._report(f"all follow it; watching deliveries for {self._settings.watch_s:g} s")
         while True:
             await asyncio.sleep(min(POLL_S, max(0.0, until - loop.time())))
-            after = count_between(begin, await self._statuses())
+            after = count_between(begin, await self._ask_statuses())
             if loop.time() >= until:
                 break
             if after.judged_count >= EARLY and find_fault(before, after, self._settings.tolerance) is not None:
@@ -261,7 +261,7 @@ class _Push:
             return after, f"too few events to judge the plan: {before.judged_count} before, {after.judged_count} after"
         return after, ""
 
-    async def _statuses(self) -> dict[PeerId, StatusSnapshot | WendError]:
+    async def _ask_statuses(self) -> dict[PeerId, StatusSnapshot | WendError]:
         async def status(_: PeerId, client: Client) -> StatusSnapshot:
             return await client.status()
 

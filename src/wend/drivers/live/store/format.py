@@ -150,9 +150,9 @@ class StoreReader:
         if not self.path.exists() or not self.path.stat().st_size:
             return
         with self.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            yield from self.records_in(content)
+            yield from self.read_records(content)
 
-    def records_in(self, content: FileBytes) -> Iterator[tuple[StoredRecord, bytes]]:
+    def read_records(self, content: FileBytes) -> Iterator[tuple[StoredRecord, bytes]]:
         """The records in the bytes of a file that is not empty."""
         begin, framing = self._recognise(content)
         at, read_to = begin, begin
@@ -183,7 +183,7 @@ class StoreReader:
         if line is not None and version > VERSION:
             marker, check = _header_fields(content, line.end())
             if marker and crc32(line[0] + marker) == check:
-                raise self._another(version)
+                raise self._version_error(version)
         if version == 2:
             return len(_LINE_2), Framing2()
         framing = _framing_by_frames(content)
@@ -195,10 +195,10 @@ class StoreReader:
                 code="store-unreadable",
             )
         if version != VERSION:
-            raise self._another(version)
+            raise self._version_error(version)
         return begin, Framing(content[len(_LINE) : len(_LINE) + MARKER_BYTES])
 
-    def _another(self, version: int) -> ConfigError:
+    def _version_error(self, version: int) -> ConfigError:
         which = "a newer version of Wend" if version > VERSION else "an older version of Wend"
         return ConfigError(
             f"{self.path} is a store of {which}: it has format {version}, and this version of Wend reads formats 2 and "

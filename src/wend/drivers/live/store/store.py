@@ -99,7 +99,7 @@ class Store:
             clock = ClockRecord(ahead, clock.boot)
             frame = self._framing.frame(encode_record(clock))
         body = encode_record(shift_times(record, clock.ahead_ns))
-        frame += self._frame(record, body)
+        frame += self._encode_record(record, body)
         try:
             write_whole(self._file, frame)
             if self._sync:
@@ -123,7 +123,7 @@ class Store:
         """Take one step of a compaction. If the disk is full, the old file stays in use."""
         try:
             if self._copy is None:
-                self._copy = CompactedCopy(self.path, self._frames(), self._size)
+                self._copy = CompactedCopy(self.path, self._needed_records(), self._size)
             elif self._copy.step(self._size):
                 old, self._file = self._file, self._copy.replace(sync=self._sync)
                 self._copy = None
@@ -171,14 +171,14 @@ class Store:
         return highest
 
     def _rewrite(self) -> BinaryIO:
-        copy = CompactedCopy(self.path, self._frames(), 0)
+        copy = CompactedCopy(self.path, self._needed_records(), 0)
         try:
             return copy.finish()
         except OSError:
             copy.discard()
             raise
 
-    def _frames(self) -> Iterator[bytes]:
+    def _needed_records(self) -> Iterator[bytes]:
         """The records that are needed at this moment; records appended while the caller iterates do not change them."""
         return self._frame_records(self._clock, self._needed.records())
 
@@ -190,9 +190,9 @@ class Store:
             if isinstance(one, bytes):
                 yield self._framing.frame(one)
             else:
-                yield self._frame(one, encode_record(shift_times(one, clock.ahead_ns)))
+                yield self._encode_record(one, encode_record(shift_times(one, clock.ahead_ns)))
 
-    def _frame(self, record: Record, body: bytes) -> bytes:
+    def _encode_record(self, record: Record, body: bytes) -> bytes:
         """A record as bytes; twice if damage to it would lose others, those of a backlog."""
         frame = self._framing.frame(body)
         return frame + frame if type(record) is DurableRecord else frame

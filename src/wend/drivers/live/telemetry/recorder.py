@@ -160,7 +160,7 @@ class TelemetryRecorder(Observer):
         batch = self._batches["publications"]
         knows_all = self._peer.knows_all_subscribers
         others = sum(peer != self._peer.config.peer for peer in receipt.targets) if knows_all else NONE
-        text = batch.text(topic if isinstance(topic, str) else "")
+        text = batch.text_cell(topic if isinstance(topic, str) else "")
         self._add(batch, (self._now(), *receipt.id, text, len(event.payload), others))
 
     def on_packet(self, sender: PeerId, data: Data, waited_ns: Nanos) -> None:
@@ -194,7 +194,7 @@ class TelemetryRecorder(Observer):
                 state = "up"
         delay_ns = 0 if link is None else link.delay_ns
         since_ns = heard_ns + self._offset_ns
-        self._add(batch, (now + self._offset_ns, neighbour, batch.text(state), since_ns, detection_ns, delay_ns))
+        self._add(batch, (now + self._offset_ns, neighbour, batch.text_cell(state), since_ns, detection_ns, delay_ns))
 
     # ---------------------------------------------------------------- once a period
 
@@ -232,7 +232,7 @@ class TelemetryRecorder(Observer):
         cells = (
             time_ns,
             neighbour,
-            batch.text(link.state.value),
+            batch.text_cell(link.state.value),
             link.delay_ns,
             float_bits(link.reliability),
             link.transmitted - sent,
@@ -256,7 +256,7 @@ class TelemetryRecorder(Observer):
             before = self._counted.get(kind, {})
             for reason, count in now.items():
                 if more := count - before.get(reason, 0):
-                    self._add(batch, (time_ns, batch.text(kind), batch.text(reason), more))
+                    self._add(batch, (time_ns, batch.text_cell(kind), batch.text_cell(reason), more))
             self._counted[kind] = dict(now)
 
     def _add_beat(self, time_ns: Nanos) -> None:
@@ -315,5 +315,5 @@ class TelemetryRecorder(Observer):
         batch = self._batches["interest"]
         deadline_ns = NONE if qos is None or qos.deadline_ns is None else qos.deadline_ns
         factor = float_bits(0.0 if qos is None or qos.factor is None else qos.factor)
-        texts = (batch.text(kind), batch.text(change), number, batch.text(filter))
+        texts = (batch.text_cell(kind), batch.text_cell(change), number, batch.text_cell(filter))
         self._add(batch, (self._now(), *texts, deadline_ns, factor))

@@ -220,7 +220,7 @@ class SegmentWriter:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        while (entry := self._next()) is not None:
+        while (entry := self._take_batch()) is not None:
             batch, number = entry
             try:
                 self._write(batch, number)
@@ -234,7 +234,7 @@ class SegmentWriter:
         except Exception as error:
             log.warning("cannot complete the manifest of telemetry: %s", error)
 
-    def _next(self) -> tuple[RowBatch, int] | None:
+    def _take_batch(self) -> tuple[RowBatch, int] | None:
         with self._changed:
             while not self._waiting and not self._ends:
                 self._changed.wait()

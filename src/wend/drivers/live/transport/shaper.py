@@ -84,15 +84,15 @@ class Shaper:
             self._transmit(datagram)
             return
         now = self._clock()
-        if self._loses(now):
+        if self._is_lost(now):
             self.lost += 1
             return
         faults = self.faults
-        if self._draws(faults.corruption):
+        if self._is_drawn(faults.corruption):
             self.corrupted += 1
             datagram = self._corrupt(datagram)
         wait = self.delay_ns
-        if self._draws(faults.reordering):
+        if self._is_drawn(faults.reordering):
             wait += 1 + int(self._random.random() * faults.hold_ns)
         if not wait:
             self._transmit(datagram)
@@ -123,12 +123,12 @@ class Shaper:
             self._timer.cancel()
             self._timer = None
 
-    def _loses(self, now: Nanos) -> bool:
+    def _is_lost(self, now: Nanos) -> bool:
         if self.is_cut or len(self._queue) >= MAX_QUEUED or not self._is_up(now):
             return True
-        return self._draws(self.loss)
+        return self._is_drawn(self.loss)
 
-    def _draws(self, probability: float) -> bool:
+    def _is_drawn(self, probability: float) -> bool:
         return probability > 0.0 and self._random.random() < probability
 
     def _corrupt(self, datagram: bytes) -> bytes:

@@ -190,7 +190,7 @@ class PeerSocket:
 
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        loop.add_reader(self._socket.fileno(), self._readable)
+        loop.add_reader(self._socket.fileno(), self._on_readable)
 
     def close(self) -> None:
         if self._loop is not None:
@@ -225,7 +225,7 @@ class PeerSocket:
         if interface:
             self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(interface))
 
-    def _readable(self) -> None:
+    def _on_readable(self) -> None:
         """Read one datagram from a quiet socket, and several from a busy one: a failed attempt costs as much as a
         read."""
         quiet_ns = self._clock() - self._read_ns

@@ -55,10 +55,10 @@ class StrangerLog:
             "peer %d refuses datagrams from %s: %s",
             self._me,
             show(address),
-            self._reason(header, datagram, address),
+            self._drop_reason(header, datagram, address),
         )
 
-    def _reason(self, header: Header | None, datagram: bytes | memoryview, address: Address) -> str:
+    def _drop_reason(self, header: Header | None, datagram: bytes | memoryview, address: Address) -> str:
         if header is None:
             fault = wire.fault(datagram)
             if fault is None:

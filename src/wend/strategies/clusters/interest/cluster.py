@@ -30,7 +30,7 @@ class ClusterView:
 
     @property
     def name(self) -> str:
-        return self.membership.cluster  # type: ignore[no-any-return]
+        return self.membership.cluster_name  # type: ignore[no-any-return]
 
     @property
     def members(self) -> tuple[PeerId, ...]:
@@ -66,12 +66,12 @@ class ClusterView:
         names = self.directory or {self.name: ()}
         return min(names, key=lambda name: (distance(make_key("cluster", name), key), name))
 
-    def speaks_for(self, peer: PeerId, cluster: str) -> bool:
+    def is_holder_in(self, peer: PeerId, cluster: str) -> bool:
         return any(peer in slot.holders for slot in self.directory.get(cluster, ()))
 
-    def find_cluster(self, peer: PeerId) -> str | None:
+    def holder_cluster(self, peer: PeerId) -> str | None:
         """The cluster that a coordinator or backup speaks for."""
-        return next((name for name in self.directory if self.speaks_for(peer, name)), None)
+        return next((name for name in self.directory if self.is_holder_in(peer, name)), None)
 
     def is_addressed(self, message: Any) -> bool:
         """Whether a message between clusters is for this peer, as a coordinator or backup of its cluster."""

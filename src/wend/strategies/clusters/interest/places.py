@@ -103,7 +103,7 @@ class TreePlaces:
         match message:
             case HoldTrees():
                 self._backups.on_hold_trees(sender, message)
-            case AddChild() | AskParents() if not self._cluster.speaks_for(sender, message.cluster):
+            case AddChild() | AskParents() if not self._cluster.is_holder_in(sender, message.cluster):
                 return [Refuse(sender, NOT_A_COORDINATOR)]
             case ParentsFound() | ParentChosen() if sender not in self._cluster.members:
                 return [Refuse(sender, NOT_A_MEMBER)]
@@ -266,7 +266,7 @@ class TreePlaces:
         """Record the parent's ancestors."""
         group, tree, parent = message.group, message.tree, message.cluster
         place = self._places.get((group, tree))
-        if place is None or place.parent != parent or not self._cluster.speaks_for(sender, parent):
+        if place is None or place.parent != parent or not self._cluster.is_holder_in(sender, parent):
             return []
         place.ancestors = message.ancestors
         if self._cluster.name in message.ancestors:  # a circle without the root
@@ -302,7 +302,7 @@ class TreePlaces:
         place = self._places.get((group, tree))
         if place is None:
             return []
-        if not self._cluster.speaks_for(sender, message.cluster):
+        if not self._cluster.is_holder_in(sender, message.cluster):
             return [Refuse(sender, NOT_A_COORDINATOR)]
         if place.children.pop(message.cluster, None) is None:
             return []

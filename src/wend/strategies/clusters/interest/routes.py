@@ -173,7 +173,7 @@ class Routes:
         """Record the groups that another cluster follows."""
         if not self._cluster.is_addressed(message):
             return
-        cluster = self._cluster.find_cluster(sender)
+        cluster = self._cluster.holder_cluster(sender)
         if cluster is None:
             yield Refuse(sender, NOT_A_COORDINATOR)
             return

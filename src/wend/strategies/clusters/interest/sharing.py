@@ -164,7 +164,7 @@ class Sharing:
     ) -> Iterable[PluginEffect]:
         if not self._cluster.is_addressed(message):
             return []
-        other = self._cluster.find_cluster(sender)
+        other = self._cluster.holder_cluster(sender)
         if other is None:
             return [Refuse(sender, NOT_A_COORDINATOR)]
         if isinstance(message, FetchEvents):
@@ -181,7 +181,7 @@ class Sharing:
     def _on_gone(self, sender: PeerId, message: EventsGone) -> list[PluginEffect]:
         if message.stream not in self._repair.log.streams:
             return []
-        if sender not in self._cluster.members and self._cluster.find_cluster(sender) is None:
+        if sender not in self._cluster.members and self._cluster.holder_cluster(sender) is None:
             return [Refuse(sender, NOT_A_COORDINATOR)]
         self._repair.skip_lost(message)
         return []
@@ -259,7 +259,7 @@ class Sharing:
         if not self._cluster.is_addressed(message):
             yield Notice("reroute", sender)
             return
-        other = self._cluster.find_cluster(sender)
+        other = self._cluster.holder_cluster(sender)
         if other is None:
             yield Refuse(sender, NOT_A_COORDINATOR)
             return

@@ -133,7 +133,7 @@ class Trees:
         """Fetch an event that a neighbour offers if this peer lacks it. Then its parent may be cut off."""
         if not self._cluster.is_addressed(offer):
             return
-        neighbour = self._cluster.find_cluster(sender)
+        neighbour = self._cluster.holder_cluster(sender)
         if neighbour is None:
             yield Refuse(sender, NOT_A_COORDINATOR)
             return

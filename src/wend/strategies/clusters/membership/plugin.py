@@ -60,6 +60,7 @@ from wend.strategies.clusters.membership.messages import (
     Slots,
     is_invalid,
 )
+from wend.strategies.clusters.membership.roster_exchange import RosterExchange
 from wend.strategies.clusters.membership.settings import ClusterSettings
 from wend.strategies.ring.bounded import put
 
@@ -87,6 +88,7 @@ class Clusters(Membership):
         self._leadership = leadership = Leadership(cluster, settings, detector, contacts)
         self._merge = merge = Merge(cluster, leadership)
         self._heartbeats = heartbeats = Heartbeats(cluster, detector, leadership, merge)
+        rosters = RosterExchange(cluster, leadership, merge, heartbeats)
         self._discovery = discovery = ClusterDiscovery(cluster, contacts, leadership, merge)
         self._unanswered: dict[PeerId, Nanos] = {}
         """When each peer last failed to answer a message of some plug-in."""
@@ -97,8 +99,8 @@ class Clusters(Membership):
             MemberBeat: heartbeats.on_beat,
             PassedBeat: heartbeats.on_passed_beat,
             HeadBeacon: heartbeats.on_beacon,
-            RosterRequest: heartbeats.on_request,
-            RosterUpdate: heartbeats.on_roster,
+            RosterRequest: rosters.on_request,
+            RosterUpdate: rosters.on_roster,
             MulticastProbe: heartbeats.on_multicast,
             MemberProbe: leadership.on_probe,
             MemberAnswer: leadership.on_answer,
@@ -120,7 +122,7 @@ class Clusters(Membership):
     # ---------------------------------------------------------------- queries of other plug-ins
 
     @property
-    def cluster(self) -> str:
+    def cluster_name(self) -> str:
         """The name; empty until the peer knows its routing domain."""
         return self._cluster.name
 
@@ -266,7 +268,7 @@ class Clusters(Membership):
         new: list[str] = []
         for entry in entries:
             is_new = contacts.directory.get(entry.name) is None
-            if entry.name == self.cluster:
+            if entry.name == self.cluster_name:
                 yield from self._merge.compare_entry(now, entry, sender)
             elif contacts.directory.add(now, entry):
                 changed.append(entry)
@@ -288,6 +290,6 @@ class LinkedClusters(Clusters):
         out = super().handle(now, event, view)
         if Changed(CLUSTER) not in out:
             return out
-        before, self._linked_peers = self._linked_peers, coordinator_links(self.me, self.cluster, self.directory)
+        before, self._linked_peers = self._linked_peers, coordinator_links(self.me, self.cluster_name, self.directory)
         ends: list[PluginEffect] = [EndLink(peer) for peer in before if peer not in self._linked_peers]
         return [*ends, *(MakeLink(peer, ()) for peer in self._linked_peers if peer not in before), *out]
