@@ -5,7 +5,7 @@ inside a cluster, and another one between clusters.
 """
 
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 from wend.model.settings import Settings
 from wend.model.units import Nanos
@@ -34,6 +34,8 @@ from wend.strategies.clusters.interest.settings import ClusterEventSettings
 from wend.strategies.clusters.interest.sharing import Sharing
 from wend.strategies.clusters.interest.trees import LATE, Trees
 from wend.strategies.subscriptions.table import SubscriptionTable
+
+SHARED_TYPES = frozenset(get_args(SharedMessage))
 
 
 class ClusterInterest(Interest):
@@ -75,10 +77,12 @@ class ClusterInterest(Interest):
         return list(self._dispatch(now, event, view))
 
     def _dispatch(self, now: Nanos, event: PluginInput, view: View) -> Iterable[PluginEffect]:
+        if type(event) is Heard and type(event.message) in SHARED_TYPES:  # most inputs, so not the last of many
+            return self._sharing.handle(now, event, view)
         match event:
             case Heard(sender, HaveEvent() as message):
                 return self._trees.on_offer(now, sender, message)
-            case Heard(sender, message) if not isinstance(message, SharedMessage):
+            case Heard(sender, message):
                 return self._places.on_message(now, sender, message)
             case Due(name) if name == LATE:
                 return self._trees.offer_late(now)
