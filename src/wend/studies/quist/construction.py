@@ -207,7 +207,7 @@ def _exchange_messages(builders: Mapping[PeerId, Any], draw: np.random.Generator
         send(0.0, peer, builders[peer].start())
     while queue:
         now, _, sender, peer, message = heappop(queue)
-        messages = builders[peer].hear(sender, message)
+        messages = builders[peer].on_message(sender, message)
         if messages is None:
             raise WendError(f"peer {peer} refuses {type(message).__name__} of {sender}")
         send(now, peer, messages)
