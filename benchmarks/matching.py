@@ -27,7 +27,7 @@ from wend.matching.batch import Batch
 from wend.matching.batch_index import BatchIndex
 from wend.matching.conjunctions import Conjunction
 from wend.matching.filters import Filter
-from wend.matching.values import Values, between
+from wend.matching.values import Values, values_between
 from wend.model.randomness import stream
 
 NAMES = [f"a{i}" for i in range(10)]
@@ -63,7 +63,7 @@ def draw_boxes(count: int, narrow: bool) -> Boxes:
 
 @cache
 def range_values(low: int, high: int) -> Values:
-    return between(low, high)
+    return values_between(low, high)
 
 
 def make_filters(found: Boxes) -> Iterator[Filter]:

@@ -13,7 +13,7 @@ from wend.model.random_stream import peer_stream
 from wend.protocol.config import PeerConfig
 from wend.protocol.plugins import Begun
 from wend.strategies.ring.pastry import Pastry
-from wend.studies.settled_contacts import settled_contacts
+from wend.studies.settled_contacts import find_settled_contacts
 
 PEERS = 5000
 KEYS = 20_000
@@ -21,7 +21,7 @@ KEYS = 20_000
 
 def measure() -> dict[str, float]:
     started = time.process_time()
-    contacts = list(settled_contacts(range(PEERS), lambda _, some: some[0]))
+    contacts = list(find_settled_contacts(range(PEERS), lambda _, some: some[0]))
     contacts_s = time.process_time() - started
     config = PeerConfig(peer=0, pastry_settled=True)
     tracemalloc.start()

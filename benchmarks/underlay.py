@@ -16,8 +16,8 @@ from scipy.sparse.csgraph import dijkstra
 
 from benchmarks.rows import Row
 from tests.oracles.trees import mrst
-from wend.studies.quist.construction import link_weights
-from wend.studies.quist.joint_reliability import joint_reliability, root_tree
+from wend.studies.quist.construction import compute_link_weights
+from wend.studies.quist.joint_reliability import compute_joint_reliability, root_tree
 from wend.topology.catalog import make
 from wend.topology.component_reliability import reliabilities
 from wend.topology.graph import Overlay
@@ -40,9 +40,11 @@ def measure() -> dict[str, float]:
     placement = place(under, 250, 1)
     chances = reliabilities(placement, 1)
     overlay = landmark(placement, choose_landmarks(placement, 15, 1))
-    trees = mrst(overlay, link_weights(placement, overlay, chances), TREES)
-    first = joint_reliability(placement, overlay, trees, chances)
-    together = min(_cpu_seconds(lambda: joint_reliability(placement, overlay, trees, chances)) for _ in range(3))
+    trees = mrst(overlay, compute_link_weights(placement, overlay, chances), TREES)
+    first = compute_joint_reliability(placement, overlay, trees, chances)
+    together = min(
+        _cpu_seconds(lambda: compute_joint_reliability(placement, overlay, trees, chances)) for _ in range(3)
+    )
     began = time.thread_time()
     plain = _plain_reliability(
         placement, overlay, trees, chances, list(zip(first.a.tolist(), first.b.tolist(), strict=True))[:SOME_PAIRS]

@@ -41,11 +41,11 @@ def measure() -> dict[str, Any]:
 
     series = {one.strategy: one for one in (dcrd.ORACLE, dcrd.ADAPTIVE[0], dcrd.DCRD_ROUND_TRIP, *dcrd.PAPER[2:3])}
     assert series.keys() == LABELS.keys()
-    size = dcrd.DCRD.size("default")
+    size = dcrd.DCRD.find_size("default")
     found: dict[str, dict[str, list[float]]] = {}
     for name in LABELS:
         for pf in dcrd.FAILURES.values:
-            scenarios = size.runs({**dcrd.FIGURE_3.base, **series[name].fields, "pf": pf})
+            scenarios = size.make_runs({**dcrd.FIGURE_3.base, **series[name].fields, "pf": pf})
             runs = [simulate(scenario).summary for scenario in scenarios if isinstance(scenario, Scenario)]
             found.setdefault(name, {})[f"{pf:g}"] = [round(run.on_time, 6) for run in runs]
             print(f"{name}, Pf {pf:g}: {fmean(run.on_time for run in runs):.4f}", flush=True)

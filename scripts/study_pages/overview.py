@@ -4,7 +4,7 @@ from typing import Any
 
 from study_pages.study_page import anchor, counts, papers_claims, statement
 from wend.studies import STUDIES
-from wend.studies.paper_claims import not_judged, paper_claims
+from wend.studies.paper_claims import load_paper_claims, load_unjudged_claims
 
 PAGE = """\
 # The papers, and what Wend makes of them
@@ -57,12 +57,15 @@ def _cells(name: str, claims: list[dict[str, Any]]) -> str:
 
 def _statements(every: dict[str, list[dict[str, Any]]]) -> list[str]:
     rows = []
-    for fact in paper_claims().values():
+    for fact in load_paper_claims().values():
         claims = [claim for claim in every.get(fact.paper, []) if claim["fact"] == fact.id]
         found = [
             f"[{claim['verdict']}]({fact.paper}.md#{anchor(claim['id'])}){_which(claim, fact.id)}" for claim in claims
         ]
-        verdict = "; ".join(found) or f"not run{': ' + not_judged()[fact.id] if fact.id in not_judged() else ''}"
+        verdict = (
+            "; ".join(found)
+            or f"not run{': ' + load_unjudged_claims()[fact.id] if fact.id in load_unjudged_claims() else ''}"
+        )
         rows.append(f"| `{fact.id}`: {fact.words} | {statement(fact)} | {verdict} |")
     return rows
 

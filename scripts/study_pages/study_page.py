@@ -4,7 +4,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from wend.studies.paper_claims import PaperClaim, paper_claims
+from wend.studies.paper_claims import PaperClaim, load_paper_claims
 
 Report = dict[str, Any]
 HEAD = "<!-- Written by scripts/studies.py from {study}/report.json and {study}/about.toml. -->"
@@ -96,7 +96,7 @@ def _claims(claims: list[dict[str, Any]]) -> str:
 
 
 def _rows(claim: dict[str, Any]) -> list[str]:
-    fact = paper_claims().get(claim["fact"] or "")
+    fact = load_paper_claims().get(claim["fact"] or "")
     stated = f"{_cell(fact.words)}: {_cell(statement(fact))}" if fact else ""
     count = f" ({claim['count']})" if claim["count"] else ""
     unsure = ", unsure" if claim["sure"] is False else ""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from wend.studies import STUDIES
-from wend.studies.paper_claims import paper_claims
+from wend.studies.paper_claims import load_paper_claims
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "studies"
@@ -28,7 +28,7 @@ def test_the_pages_are_those_of_the_reports() -> None:
 
 def test_the_overview_has_every_study_and_every_statement() -> None:
     text = (PAGES / "README.md").read_text("utf-8")
-    assert all(f"`{statement}`" in text for statement in paper_claims())
+    assert all(f"`{statement}`" in text for statement in load_paper_claims())
     for name in STUDIES:
         assert f"| [{name}]({name}.md) |" in text or f"| {name} | no report yet |" in text
 

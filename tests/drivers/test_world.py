@@ -34,7 +34,7 @@ def test_topics_have_publishers_of_their_own_who_do_not_subscribe(seed: int) -> 
 def test_a_topic_publishes_once_in_every_period(pace: Pace, rate_hz: float) -> None:
     world = build(Scenario(pace=pace, rate=rate_hz, duration="60s"))
     for topic in world.topics:
-        moments = list(topic.moments(world.begin_ns, world.stop_ns))
+        moments = list(topic.publication_times(world.begin_ns, world.stop_ns))
         assert all(world.begin_ns <= moment < world.stop_ns for moment in moments)
         periods = [(moment - world.begin_ns) // topic.period_ns for moment in moments]
         assert periods == list(range(len(periods)))
@@ -49,7 +49,7 @@ def test_a_topic_publishes_once_in_every_period(pace: Pace, rate_hz: float) -> N
 def test_a_moving_pace_is_simulated_as_it_is_written() -> None:
     scenario = Scenario(pace="moving", duration="10s", peers=8, topics=3, degree=3)
     world = build(scenario)
-    written = sorted(m for topic in world.topics for m in topic.moments(world.begin_ns, world.stop_ns))
+    written = sorted(m for topic in world.topics for m in topic.publication_times(world.begin_ns, world.stop_ns))
     for strategy in ("dcrd", "oracle"):
         trace = simulate(scenario.with_(strategy=strategy)).trace
         assert list(trace.publications.column("time_ns")) == written
@@ -97,7 +97,7 @@ def test_by_content_every_event_has_its_own_subscribers() -> None:
     seen = set()
     for topic in world.topics:
         for number in range(50):
-            made = world.publication(topic, world.begin_ns + topic.phase_ns + number * topic.period_ns)
+            made = world.make_event(topic, world.begin_ns + topic.phase_ns + number * topic.period_ns)
             assert made.subscribers == tuple(p for p, f in enumerate(filters) if f.matches(made.attributes))
             assert topic.publisher not in made.subscribers
             seen.add(made.subscribers)

@@ -43,7 +43,7 @@ def test_a_tree_packet_arrives_if_and_only_if_every_link_was_up_when_it_entered(
     decided = 0
     for number, topic in enumerate(world.topics):
         routes = find_tree_routes(link_costs(world.overlay), topic.publisher, topic.subscribers)
-        planned = list(measurement.make_canary_topic(topic).moments(world.begin_ns, world.stop_ns))
+        planned = list(measurement.make_canary_topic(topic).publication_times(world.begin_ns, world.stop_ns))
         for sequence, time in enumerate(planned):
             for subscriber, route in zip(topic.subscribers, routes, strict=True):
                 arrives = fate(world, faults, route, time)

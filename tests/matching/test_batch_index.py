@@ -18,7 +18,7 @@ from wend.matching.batch import Batch
 from wend.matching.batch_index import BatchIndex
 from wend.matching.conjunctions import Conjunction
 from wend.matching.filters import Filter, parse
-from wend.matching.values import between, next_value, previous_value
+from wend.matching.values import next_value, previous_value, values_between
 from wend.model.errors import FilterError
 from wend.model.events import Attributes
 
@@ -110,7 +110,7 @@ def many(seed: int, count: int, whole: bool) -> tuple[list[Filter], np.ndarray, 
     asked = rng.random((count, 3)) < 0.6
     known = []
     for key in range(count):
-        sides = [(f"a{a}", between(*ends[key, a].tolist())) for a in range(3) if asked[key, a]]
+        sides = [(f"a{a}", values_between(*ends[key, a].tolist())) for a in range(3) if asked[key, a]]
         known.append(Filter((Conjunction(tuple(sides)),)))
     lows, highs = np.where(asked, ends[:, :, 0], -np.inf), np.where(asked, ends[:, :, 1], np.inf)
     return known, lows, highs
@@ -181,7 +181,7 @@ def test_the_neighbours_of_every_end_are_distinguished(
     monkeypatch.setattr(buckets, "MAX_ROWS", rows)
     monkeypatch.setattr(batch_index, "MANY_TESTS", 0)
     pairs = [(low, high) for low in ends for high in ends if low <= high]
-    sets = [between(low, high, *shut) for low, high in pairs for shut in product((False, True), repeat=2)]
+    sets = [values_between(low, high, *shut) for low, high in pairs for shut in product((False, True), repeat=2)]
     known = [Filter((Conjunction((("x", one),)),)) for one in sets if one]
     index = BatchIndex(known)
     found = [value for end in ends for value in (previous_value(end), end, next_value(end))]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.errors import raises
 from tests.oracles.matching import box_of, children, leaves, printed_code
-from wend.matching.zcode import Box, NumberDomain, TextDomain, ZCodeSpace, halves, interleave, side_code
+from wend.matching.zcode import Box, NumberDomain, TextDomain, ZCodeSpace, interleave, side_code, split_cells
 
 domains = st.one_of(
     st.builds(NumberDomain, st.just(0), st.integers(0, 11)),
@@ -58,7 +58,7 @@ def test_the_attributes_of_the_evaluation_have_eight_bits() -> None:
 @given(st.integers(-9, 9), st.integers(0, 40))
 def test_halves_are_disjoint_and_lose_nothing(low: int, size: int) -> None:
     """The printed ⌈m⌉ fails this if the middle is integral."""
-    (a, b), (c, d) = halves((low, low + size + 1))
+    (a, b), (c, d) = split_cells((low, low + size + 1))
     assert (a, d) == (low, low + size + 1) and a <= b and b + 1 == c <= d and 0 <= (b - a) - (d - c) <= 1
 
 

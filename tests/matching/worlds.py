@@ -6,7 +6,7 @@ import numpy as np
 
 from wend.matching.conjunctions import conjoin
 from wend.matching.filters import Filter
-from wend.matching.values import Values, between
+from wend.matching.values import Values, values_between
 from wend.model.events import Attributes
 
 NAMES = [f"a{i}" for i in range(10)]
@@ -14,7 +14,7 @@ NAMES = [f"a{i}" for i in range(10)]
 
 @cache
 def _side(low: int, high: int) -> Values:
-    return between(low, high)
+    return values_between(low, high)
 
 
 def boxes(seed: int, count: int, widest: int = 256, fewest: int = 1, most: int = 5) -> list[Filter]:

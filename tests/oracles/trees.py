@@ -13,7 +13,7 @@ import numpy as np
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.randomness import stream
-from wend.studies.quist.joint_reliability import joint_reliability
+from wend.studies.quist.joint_reliability import compute_joint_reliability
 from wend.topology.graph import Overlay
 from wend.topology.placement import Placement
 from wend.topology.routing import shortest
@@ -94,7 +94,9 @@ def shortest_path_trees(
         costs = _costs(placement, overlay, starts, components, -np.log(reliability) * (1 + penalty * uses))
         offered = trees_from(overlay, costs, candidates)
         gains = [
-            float(joint_reliability(placement, overlay, [*trees, t], reliability, pairs).reliability[:, -1].mean())
+            float(
+                compute_joint_reliability(placement, overlay, [*trees, t], reliability, pairs).reliability[:, -1].mean()
+            )
             for t in offered
         ]
         best = offered[int(np.argmax(gains))]

@@ -14,7 +14,7 @@ from wend.pipeline.scenario_rows import METRICS, scenario_key
 from wend.pipeline.sweeps.seed_means import means_by_setting
 from wend.pipeline.sweeps.simulations import SIMULATIONS, Simulations
 from wend.pipeline.sweeps.sweep import MAX_TRIES, SweepResult, execute, run_frame, sweep
-from wend.studies.claims import estimate
+from wend.studies.claims import estimate_mean
 
 pytestmark = [needs_java, pytest.mark.spark]
 
@@ -180,7 +180,7 @@ def test_mean_and_interval_are_those_of_plain_python(swept: SweepResult) -> None
     runs = swept.results.toArrow().to_pylist()
     for row in rows:
         sample = [run[row["metric"]] for run in runs if run["setting"] == row["setting"]]
-        expected = estimate(sample)
+        expected = estimate_mean(sample)
         assert expected is not None and expected.half is not None
         assert row["seeds"] == expected.seeds == 3
         assert row["mean"] == pytest.approx(expected.mean)
@@ -194,7 +194,7 @@ def test_one_seed_has_a_mean_and_no_interval(spark: Any, tmp_path: Path) -> None
 
 
 def test_the_interval_is_students() -> None:
-    found = estimate([1.0, 2.0, 3.0])
+    found = estimate_mean([1.0, 2.0, 3.0])
     assert found is not None and found.half is not None
     assert found.mean == 2.0
     assert found.half == pytest.approx(4.302653 / 3**0.5, rel=1e-6)  # t(2) = 4.303, s = 1

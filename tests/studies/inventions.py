@@ -5,15 +5,15 @@ from zlib import crc32
 
 from msgspec.structs import replace
 
-from wend.studies.claims import Estimate, estimate, judge, load_claims
+from wend.studies.claims import Estimate, estimate_mean, judge_claims, load_claims
 from wend.studies.study_model import Fields, Study
 from wend.studies.study_run import StudyResults
 
 
 def invented_study(study: Study, size_name: str = "default", figures: tuple[str, ...] = ()) -> StudyResults:
     """Every metric of every setting has a value that its name decides: a share just below 1, or a small number."""
-    chosen = study.only(list(figures), study.strategies())
-    size = study.size(size_name)
+    chosen = study.select(list(figures), study.strategies())
+    size = study.find_size(size_name)
     claims = [claim for claim in load_claims(study.name) if not figures or claim.figure in figures]
     operands = [operand for claim in claims for part in claim.parts for operand in part.operands()]
     asked: list[tuple[Fields, str]] = [(term.fields, term.metric) for one in operands for term in one.terms]
@@ -21,17 +21,17 @@ def invented_study(study: Study, size_name: str = "default", figures: tuple[str,
     values: dict[str, dict[int, dict[str, float | None]]] = {}
     estimates: dict[tuple[str, str], Estimate] = {}
     for fields, metric in asked:
-        setting = size.setting(fields)
+        setting = size.setting_key(fields)
         if (setting, metric) in estimates:
             continue
         sample = [_value(setting, metric, seed) for seed in range(1, size.seeds + 1)]
         for seed, value in enumerate(sample, 1):
             values.setdefault(setting, {}).setdefault(seed, {})[metric] = value
-        found = estimate(sample)
+        found = estimate_mean(sample)
         assert found is not None
         estimates[setting, metric] = found
     return StudyResults(
-        study=chosen, size=size, claims=judge(claims, values, size), estimates=estimates, left_out=[],
+        study=chosen, size=size, claims=judge_claims(claims, values, size), estimates=estimates, left_out=[],
         runs=len(values) * size.seeds, ran=0, failures=[], code="invented", elapsed_s=61.0, simulated_wall_s=3700.0,
     )  # fmt: skip
 
@@ -41,10 +41,10 @@ def with_size(finished: StudyResults, **changes: object) -> StudyResults:
 
 
 def _shown(study: Study, size_name: str) -> Iterator[tuple[Fields, str]]:
-    size = study.size(size_name)
+    size = study.find_size(size_name)
     for figure in study.figures:
         for panel in figure.panels:
-            for _, points in figure.lines(panel, size):
+            for _, points in figure.panel_lines(panel, size):
                 yield from ((point.fields, point.metric) for point in points if point.metric)
     for table in study.tables:
         yield from ((fields, row.metric) for _, fields in table.columns for row in table.rows)

@@ -25,7 +25,7 @@ from wend.studies.campr.trials import (
     run_cell,
 )
 from wend.studies.claims import Estimate, load_claims
-from wend.studies.study_run import study_runs
+from wend.studies.study_run import collect_runs
 from wend.topology.graph import Overlay, OverlayLink
 
 SMALL = {"nodes": 30, "messages": 60}
@@ -40,7 +40,7 @@ def overlay(peers: int, pairs: list[tuple[int, int]]) -> Overlay:
 def test_the_study_is_chapters_four_and_five() -> None:
     assert POPULARITY.values == (0.05, 0.25, 0.45, 0.65, 0.85)
     assert CAPACITIES == (20, 30, 40, 50, 60)
-    runs = study_runs(CAMPR, CAMPR.size("default"), load_claims("campr"), CAMPR.strategies())
+    runs = collect_runs(CAMPR, CAMPR.find_size("default"), load_claims("campr"), CAMPR.strategies())
     fields = [run.fields for run in runs if isinstance(run, Trial)]
     cells = {each for each in fields if isinstance(each, CellTrial)}
     whole = {cell for cell in cells if cell.scale == 1}
@@ -57,7 +57,7 @@ def test_the_study_is_chapters_four_and_five() -> None:
 
 
 def test_a_quick_look_is_thinner_in_both_chapters() -> None:
-    runs = study_runs(CAMPR, CAMPR.size("smoke"), load_claims("campr"), CAMPR.strategies())
+    runs = collect_runs(CAMPR, CAMPR.find_size("smoke"), load_claims("campr"), CAMPR.strategies())
     fields = [run.fields for run in runs if isinstance(run, Trial)]
     assert {each.scale for each in fields if isinstance(each, CellTrial)} == {20}
     assert {each.scale for each in fields if isinstance(each, SimulatedTrial)} == {200}
@@ -254,8 +254,8 @@ def test_only_what_is_a_share_is_cut_off_at_all_of_it(metric: str, value: float)
     size, heights = CAMPR.sizes[-1], []
     for figure in (one for one in CAMPR.figures if one.name in ("5.1", "5.2")):
         for panel in (one for one in figure.panels if one.metric == metric):
-            points = [point for _, line in figure.lines(panel, size) for point in line]
-            known = {(size.setting(point.fields), metric): Estimate(value, 0.2, 5) for point in points}
+            points = [point for _, line in figure.panel_lines(panel, size) for point in line]
+            known = {(size.setting_key(point.fields), metric): Estimate(value, 0.2, 5) for point in points}
             axes = canvas.Figure().subplots()
             Drawing(size, known, {}, "").draw_panel(axes, figure, panel)
             heights.append(axes.get_ylim())

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from wend.studies.claims import ClaimResult, Estimate, holds, judge, load_claims, parse_claims
+from wend.studies.claims import ClaimResult, Estimate, is_relation_met, judge_claims, load_claims, parse_claims
 from wend.studies.dcrd.study import DCRD
 from wend.studies.study_model import Size
 
@@ -29,7 +29,7 @@ of = { strategy = "dcrd" }
 def values(**per_strategy: Any) -> dict[str, dict[int, dict[str, float | None]]]:
     """setting -> seed -> metrics, for strategies at degree 5 with a free ACK."""
     return {
-        SIZE.setting({"ack": "free", "topology": "regular", "degree": 5, "strategy": name.replace("_", "-")}): {
+        SIZE.setting_key({"ack": "free", "topology": "regular", "degree": 5, "strategy": name.replace("_", "-")}): {
             seed: (sample if isinstance(sample, dict) else {"on_time": sample})
             for seed, sample in enumerate(samples, 1)
         }
@@ -38,7 +38,7 @@ def values(**per_strategy: Any) -> dict[str, dict[int, dict[str, float | None]]]
 
 
 def verdict(text: str, **per_strategy: Any) -> ClaimResult:
-    (result,) = judge(parse_claims(text), values(**per_strategy), SIZE)
+    (result,) = judge_claims(parse_claims(text), values(**per_strategy), SIZE)
     return result
 
 
@@ -52,12 +52,12 @@ def verdict(text: str, **per_strategy: Any) -> ClaimResult:
     ],
 )  # fmt: skip
 def test_relations(rel: Any, ours: float, expected: bool) -> None:
-    assert holds(rel, ours, 0.10, 0.02) is expected
+    assert is_relation_met(rel, ours, 0.10, 0.02) is expected
 
 
 @pytest.mark.parametrize(("ours", "expected"), [(5.0, True), (20.0, True), (4.9, False), (20.1, False), (0.0, False)])
 def test_a_factor_goes_both_ways(ours: float, expected: bool) -> None:
-    assert holds("factor", ours, 10.0, 2.0) is expected
+    assert is_relation_met("factor", ours, 10.0, 2.0) is expected
 
 
 def test_the_mean_over_seeds_is_judged_and_its_interval_is_shown() -> None:
@@ -105,8 +105,8 @@ def test_a_number_that_is_missed_is_not_contradicted() -> None:
 
 def test_a_failed_run_fails_its_claims() -> None:
     (claim,) = parse_claims(CLAIM)
-    setting = SIZE.setting(claim.settings()[0])
-    (result,) = judge([claim], {setting: {1: {"on_time": 0.1}, 2: None, 3: {"on_time": 0.1}}}, SIZE)
+    setting = SIZE.setting_key(claim.settings()[0])
+    (result,) = judge_claims([claim], {setting: {1: {"on_time": 0.1}, 2: None, 3: {"on_time": 0.1}}}, SIZE)
     assert (result.verdict, result.sure, result.parts[0].failed) == ("not met", True, 1)
     assert result.parts[0].ours is not None and result.parts[0].ours.seeds == 2
 
@@ -275,7 +275,7 @@ def test_the_claims_of_the_study_are_whole() -> None:
     claims = load_claims("dcrd")
     assert len({claim.id for claim in claims}) == len(claims) > 29
     for claim in claims:
-        assert all(SIZE.runs(fields) for fields in claim.settings()), claim.id
+        assert all(SIZE.make_runs(fields) for fields in claim.settings()), claim.id
         assert all("strategy" in fields for fields in claim.settings()), claim.id
         assert claim.is_own or all(fields["ack"] == "free" for fields in claim.settings()), claim.id
         assert len(claim.parts) == 1 or all(part.label for part in claim.parts), claim.id

@@ -10,15 +10,15 @@ from tests.drivers.sim.delivery_accounts import brute_force
 from wend.drivers.sim.dht_workload import Workload
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND
-from wend.studies.claims import Estimate, judge, load_claims
+from wend.studies.claims import Estimate, judge_claims, load_claims
 from wend.studies.dmm.crash import CRASH_METRICS, CrashTrial, crash_setting, recovery_s, run_crash
 from wend.studies.dmm.range_workload import (
     ATTRIBUTES,
     HIGHEST,
     draw_publications,
+    draw_rounds,
     draw_subscriptions,
-    matches,
-    rounds,
+    find_matches,
     timed_publications,
     timed_subscriptions,
 )
@@ -26,7 +26,7 @@ from wend.studies.dmm.runs import STRATEGIES, place_peers, play
 from wend.studies.dmm.study import DMM_STUDY
 from wend.studies.dmm.trials import SCALE_METRICS, TRIALS, ScaleTrial, run_scale, scale_setting
 from wend.studies.study_report import write_report
-from wend.studies.study_run import StudyResults, study_runs
+from wend.studies.study_run import StudyResults, collect_runs
 
 SMALL = {"peers": 40, "subscriptions": 60, "publishers": 8, "domains": 3}
 PEERS = np.arange(50)
@@ -34,7 +34,7 @@ PEERS = np.arange(50)
 
 def drawn(distribution: str = "uniform", predicates: int = 0, count: int = 400) -> tuple:  # type: ignore[type-arg]
     subscriptions = draw_subscriptions(3, count, PEERS, distribution, predicates)  # type: ignore[arg-type]
-    publisher, times = rounds(3, np.arange(50, 60), 0, 10 * SECOND, 10)
+    publisher, times = draw_rounds(3, np.arange(50, 60), 0, 10 * SECOND, 10)
     return subscriptions, draw_publications(3, publisher, times, distribution, predicates > 0)  # type: ignore[arg-type]
 
 
@@ -45,7 +45,7 @@ def drawn(distribution: str = "uniform", predicates: int = 0, count: int = 400) 
 def test_brute_force_over_arrays_is_brute_force_over_filters(distribution: str, predicates: int) -> None:
     subscriptions, events = drawn(distribution, predicates)
     workload = Workload(timed_subscriptions(subscriptions, 0, 1), (), timed_publications(events))
-    found, expected = matches(subscriptions, events), brute_force(workload)
+    found, expected = find_matches(subscriptions, events), brute_force(workload)
     assert len(found.publication) > 100
     assert np.array_equal(found.publication, expected.publication)
     assert np.array_equal(found.subscription, expected.subscription)
@@ -84,7 +84,7 @@ def test_with_predicates_only_the_first_selects() -> None:
         assert set(asked.sum(axis=1).tolist()) == {predicates}
         assert selects.sum(axis=1).max() == 1
         assert (events.values > 0).all()
-    counts = [len(matches(*each).publication) for each in by_count]
+    counts = [len(find_matches(*each).publication) for each in by_count]
     assert max(counts) < 1.15 * min(counts)
     with pytest.raises(ConfigError, match="1 to 10 predicates, got 11"):
         drawn(predicates=11)
@@ -145,9 +145,9 @@ def test_what_is_lost_is_missing() -> None:
 
 
 def test_every_choice_of_links_has_a_network_in_a_smoke_run() -> None:
-    size = DMM_STUDY.size("smoke")
+    size = DMM_STUDY.find_size("smoke")
     table = next(one for one in DMM_STUDY.tables if one.name == "Sensitivity")
-    trials = [run.fields for _, fields in table.columns for run in size.runs(fields)]
+    trials = [run.fields for _, fields in table.columns for run in size.make_runs(fields)]
     for domains, density in {(trial.domains, trial.density) for trial in trials}:
         assert place_peers(10, domains, 1, density).hops(0, 9) > 0
 
@@ -202,32 +202,32 @@ def test_every_claim_names_trials_metrics_and_figures_that_there_are() -> None:
 
 @pytest.mark.parametrize("name", ["smoke", "default", "full"])
 def test_every_figure_shows_metrics_of_its_trials_with_rendezvous_and_the_bound(name: str) -> None:
-    size = DMM_STUDY.size(name)
+    size = DMM_STUDY.find_size(name)
     metrics = {kind.name: set(kind.metrics) for kind in TRIALS.kinds}
     for figure in DMM_STUDY.figures:
         shown = set()
         for panel in figure.panels:
-            for series, points in figure.lines(panel, size):
+            for series, points in figure.panel_lines(panel, size):
                 shown.add(series.strategy)
                 assert points
                 assert all(point.metric in metrics[point.fields["kind"]] for point in points), figure.name
         assert "rendezvous" in shown, figure.name
         assert "direct" in shown or figure.name in ("20", "20-large"), figure.name  # the bound stores nothing
-    of_default = {figure.name for figure in DMM_STUDY.figures_at(DMM_STUDY.size("default"))}
+    of_default = {figure.name for figure in DMM_STUDY.figures_at(DMM_STUDY.find_size("default"))}
     assert {f"{number}-10k" for number in (9, 12, 16, 21, 22, 23)} < of_default
-    runs = study_runs(DMM_STUDY, size, load_claims("dmm"), DMM_STUDY.strategies())
+    runs = collect_runs(DMM_STUDY, size, load_claims("dmm"), DMM_STUDY.strategies())
     assert {run.fields.strategy for run in runs} == {*STRATEGIES, "direct"}  # type: ignore[union-attr]
     most = {"smoke": 400, "default": 10_000, "full": 50_000}[name]
     assert max(run.fields.peers for run in runs) == most  # type: ignore[union-attr]
 
 
 def test_the_table_of_sensitivity_has_rows_for_the_open_choices_and_three_topologies() -> None:
-    size = DMM_STUDY.size("default")
+    size = DMM_STUDY.find_size("default")
     tables = {table.name: table for table in DMM_STUDY.tables}
     rows = [fields for name in ("Sensitivity", "Sensitivity-crash") for _, fields in tables[name].columns]
-    runs = study_runs(DMM_STUDY, size, load_claims("dmm"), DMM_STUDY.strategies())
-    assert all([run.seed for run in size.runs(fields)] == [1, 2, 3] for fields in rows)
-    assert all(run in runs for fields in rows for run in size.runs(fields))
+    runs = collect_runs(DMM_STUDY, size, load_claims("dmm"), DMM_STUDY.strategies())
+    assert all([run.seed for run in size.make_runs(fields)] == [1, 2, 3] for fields in rows)
+    assert all(run in runs for fields in rows for run in size.make_runs(fields))
     found = [TRIALS.trial(fields, 1).fields for fields in rows]
     assert {getattr(each, "candidates", 32) for each in found} == {8, 32}
     assert {getattr(each, "density", 0.7) for each in found} == {0.4, 0.7, 1.0}
@@ -236,10 +236,10 @@ def test_the_table_of_sensitivity_has_rows_for_the_open_choices_and_three_topolo
 
 
 def test_the_report_shows_settings_as_rows_and_one_topology(tmp_path: Path) -> None:
-    size = DMM_STUDY.size("smoke")
+    size = DMM_STUDY.find_size("smoke")
     table = next(table for table in DMM_STUDY.tables if table.name == "Sensitivity-crash")
     estimates = {
-        (size.setting(fields), "recovery_s"): Estimate(10.0 * at, None, 1)
+        (size.setting_key(fields), "recovery_s"): Estimate(10.0 * at, None, 1)
         for at, (_, fields) in enumerate(table.columns)
     }
     results = StudyResults(
@@ -264,26 +264,26 @@ def test_the_report_shows_settings_as_rows_and_one_topology(tmp_path: Path) -> N
 
 
 def test_a_small_run_does_not_answer_for_the_largest() -> None:
-    size = DMM_STUDY.size("smoke")
+    size = DMM_STUDY.find_size("smoke")
     scale = next(claim for claim in load_claims("dmm") if claim.id == "dmm.scale")
     (fields,) = scale.settings()
-    values = {size.setting(fields): {1: run_scale(ScaleTrial("direct", **SMALL), 1)}}
-    assert judge([scale], values, size)[0].verdict == "not run"
-    large = {size.setting(fields): {1: {"largest": 300_000.0}}}
-    assert judge([scale], large, size)[0].verdict == "met"
+    values = {size.setting_key(fields): {1: run_scale(ScaleTrial("direct", **SMALL), 1)}}
+    assert judge_claims([scale], values, size)[0].verdict == "not run"
+    large = {size.setting_key(fields): {1: {"largest": 300_000.0}}}
+    assert judge_claims([scale], large, size)[0].verdict == "met"
 
 
 def test_falling_means_falling() -> None:
-    size = DMM_STUDY.size("default")
+    size = DMM_STUDY.find_size("default")
     falls = next(claim for claim in load_claims("dmm") if claim.id == "dmm.per_match.falls")
     for costs, verdict in (((4.0, 3.0, 2.0, 1.0), "met"), ((4.0, 3.0, 3.0, 1.0), "not met")):
         values = {
-            size.setting({"kind": "scale", "strategy": "dmm-ar", "cache": True, "subscriptions": count}): {
+            size.setting_key({"kind": "scale", "strategy": "dmm-ar", "cache": True, "subscriptions": count}): {
                 1: {"per_match": cost}
             }
             for count, cost in zip((1000, 2000, 5000, 10_000), costs, strict=True)
         }
-        assert judge([falls], values, size)[0].verdict == verdict
+        assert judge_claims([falls], values, size)[0].verdict == verdict
 
 
 def test_detours_and_the_place_of_the_cache_are_counted_apart() -> None:

@@ -6,7 +6,7 @@ from wend.drivers.sim.run import simulate
 from wend.model.units import SECOND
 from wend.strategies import registry
 from wend.studies.claims import ClaimTerm, load_claims, parse_claims
-from wend.studies.esposito.fault_matrix import FAULTS, play
+from wend.studies.esposito.fault_matrix import FAULTS, play_fault
 from wend.studies.esposito.runs import (
     KNOWN,
     PUBLISHERS,
@@ -16,15 +16,15 @@ from wend.studies.esposito.runs import (
     Crashes,
     CrashRun,
     Measured,
+    make_scenario,
     run_crashes,
-    scenario_of,
 )
 from wend.studies.esposito.study import ESPOSITO
-from wend.studies.esposito.tree_overlap import OVERLAP_METRICS, OverlapRun, run_overlap, trees_of
+from wend.studies.esposito.tree_overlap import OVERLAP_METRICS, OverlapRun, form_trees, run_overlap
 from wend.studies.esposito.trials import MATRIX, MATRIX_METRICS, MatrixRun, matrix_metric, run_matrix
-from wend.studies.study_run import study_runs
+from wend.studies.study_run import collect_runs
 
-DEFAULT = ESPOSITO.size("default")
+DEFAULT = ESPOSITO.find_size("default")
 SHORT = {"nodes": 24, "duration_s": 36.0}
 
 
@@ -44,11 +44,11 @@ def test_claims_are_the_papers_and_name_figures_of_the_study() -> None:
     assert {claim.figure for claim in claims.values()} <= places
     for claim in claims.values():
         for fields in claim.settings():
-            assert DEFAULT.setting(fields)
+            assert DEFAULT.setting_key(fields)
 
 
 def test_a_run_of_the_study_is_run_once() -> None:
-    runs = study_runs(ESPOSITO, DEFAULT, load_claims("esposito"), ESPOSITO.strategies())
+    runs = collect_runs(ESPOSITO, DEFAULT, load_claims("esposito"), ESPOSITO.strategies())
     assert DEFAULT.trials is not None
     assert len({DEFAULT.trials.key(run) for run in runs}) == len(runs)  # type: ignore[arg-type]
     assert all(DEFAULT.trials.cost(run) > 0 for run in runs)  # type: ignore[arg-type]
@@ -105,7 +105,7 @@ def test_border_links_that_fail_cost_the_printed_scheme_events() -> None:
 
 
 def test_the_success_rate_is_that_of_events_that_count() -> None:
-    outcome = simulate(scenario_of(CrashRun("scribe", crashes="nodes", **SHORT), 1))  # type: ignore[arg-type]
+    outcome = simulate(make_scenario(CrashRun("scribe", crashes="nodes", **SHORT), 1))  # type: ignore[arg-type]
     world, begin = outcome.world, outcome.world.begin_ns + SETTLE_NS
     assert len(world.topics) == PUBLISHERS
     due = {
@@ -118,18 +118,18 @@ def test_the_success_rate_is_that_of_events_that_count() -> None:
     }
     rows = outcome.trace.deliveries.numbers("publisher", "incarnation", "sequence", "subscriber").tolist()
     made = {tuple(row) for row in rows}
-    assert Measured(outcome).metrics()["success"] == pytest.approx(len(due & made) / len(due))
+    assert Measured(outcome).compute_metrics()["success"] == pytest.approx(len(due & made) / len(due))
     assert len(due) > 50
 
 
 def test_failures_are_the_papers() -> None:
-    scenario = scenario_of(CrashRun("scribe"), 1)
+    scenario = make_scenario(CrashRun("scribe"), 1)
     assert scenario.outages is not None and not scenario.partitions
     assert (scenario.outages.up.mean_s, scenario.outages.down.low_s, scenario.outages.down.high_s) == (5000, 10, 1200)
     assert scenario.topics * scenario.rate_hz == 1.0
     assert scenario.underlay == "power-law"
-    assert scenario_of(CrashRun("scribe", homing="single"), 1).underlay == "power-law-single"
-    assert scenario_of(CrashRun("esposito", crashes="borders"), 1).partitions
+    assert make_scenario(CrashRun("scribe", homing="single"), 1).underlay == "power-law-single"
+    assert make_scenario(CrashRun("esposito", crashes="borders"), 1).partitions
     assert scenario.duration_ns == 120 * SECOND
 
 
@@ -138,7 +138,7 @@ def test_failures_are_the_papers() -> None:
 
 def test_the_edges_of_scribes_trees_lead_to_one_root() -> None:
     run = OverlapRun("scribe", nodes=24)
-    trees = trees_of(run, 1)
+    trees = form_trees(run, 1)
     assert len(trees) == PUBLISHERS
     for edges in trees.values():
         children = [edge.child for edge in edges]
@@ -159,7 +159,7 @@ def test_the_matrix_is_that_of_single_worlds() -> None:
     found = run_matrix(MatrixRun("d-tree", worlds=1), 3)
     assert found.keys() == set(MATRIX_METRICS)
     assert found["matrix_worlds"] == len(MATRIX) == len(FAULTS) + 1
-    rows = {fault: play(fault, "d-tree", 2) for fault in ("loss", "partition", "link crash")}
+    rows = {fault: play_fault(fault, "d-tree", 2) for fault in ("loss", "partition", "link crash")}
     assert any(row.lost for row in rows.values())
     for fault, row in rows.items():
         assert found[matrix_metric(fault, "lost")] == row.lost

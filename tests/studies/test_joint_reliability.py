@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from tests.oracles.trees import mrst, shortest_path_trees
 from tests.topology.placements import overlays, placed, placements, row
 from wend.model.errors import ConfigError
-from wend.studies.quist.construction import link_weights
-from wend.studies.quist.joint_reliability import joint_reliability, root_tree
+from wend.studies.quist.construction import compute_link_weights
+from wend.studies.quist.joint_reliability import compute_joint_reliability, root_tree
 from wend.topology.component_reliability import draw_up_per_event, reliabilities
 from wend.topology.graph import Overlay
 from wend.topology.overlays import choose_landmarks, landmark, random_regular
@@ -54,7 +54,7 @@ def test_joint_reliability_and_resilience_are_what_enumeration_says(data: st.Dat
     rng = np.random.default_rng(seed)
     chances = rng.choice([0.0, 0.3, 0.5, 0.9, 1.0], placement.components)
     trees = mrst(overlay, rng.random(len(overlay.links)), k)
-    found = joint_reliability(placement, overlay, trees, chances)
+    found = compute_joint_reliability(placement, overlay, trees, chances)
     links = list(range(placement.first_link, placement.first_peer))
     for i, (a, b) in enumerate(zip(found.a.tolist(), found.b.tolist(), strict=True)):
         for j in range(k):
@@ -68,8 +68,8 @@ def test_a_sample_of_states_agrees_with_five_trees_on_a_large_network() -> None:
     placement = placed("power-law", 30, 1)
     overlay = random_regular(placement, 6, 1)
     chances = reliabilities(placement, 1)
-    trees = mrst(overlay, link_weights(placement, overlay, chances), 5)
-    found = joint_reliability(placement, overlay, trees, chances, (np.array([3]), np.array([20])))
+    trees = mrst(overlay, compute_link_weights(placement, overlay, chances), 5)
+    found = compute_joint_reliability(placement, overlay, trees, chances, (np.array([3]), np.array([20])))
     paths = [members(placement, overlay, tree, 3, 20) for tree in trees]
     draws = 4000
     whole = 0
@@ -84,14 +84,14 @@ def test_one_path_is_a_product_and_has_resilience_one() -> None:
     placement = row(4, [0, 3])
     overlay = placement.overlay([(0, 1)])
     chances = np.linspace(0.9, 1.0, placement.components)
-    found = joint_reliability(placement, overlay, [[0], [0]], chances)
+    found = compute_joint_reliability(placement, overlay, [[0], [0]], chances)
     assert found.reliability[0] == pytest.approx([chances.prod()] * 2), "the same path twice is no second chance"
     assert found.resilience[0].tolist() == [1.0, 1.0]
 
 
 def test_peers_on_one_router_have_no_link_to_cut() -> None:
     placement = row(2, [0, 0, 1])
-    found = joint_reliability(
+    found = compute_joint_reliability(
         placement, placement.overlay([(0, 1), (1, 2)]), [[0, 1]], np.full(placement.components, 0.9)
     )
     assert np.isinf(found.resilience[0, 0])
@@ -111,9 +111,9 @@ def test_what_is_no_tree_is_refused(trees: list[list[int]], said: str) -> None:
     placement = row(3, [0, 1, 2])
     overlay = placement.overlay([(0, 1), (1, 2), (0, 2)])
     with pytest.raises(ConfigError, match=said):
-        joint_reliability(placement, overlay, trees, np.ones(placement.components))
+        compute_joint_reliability(placement, overlay, trees, np.ones(placement.components))
     with pytest.raises(ConfigError, match="need as many reliabilities, got 2"):
-        joint_reliability(placement, overlay, [[0, 1]], np.ones(2))
+        compute_joint_reliability(placement, overlay, [[0, 1]], np.ones(2))
 
 
 SAMPLE = 3000
@@ -140,10 +140,10 @@ def test_the_documented_reliabilities_come_out(
         chances = reliabilities(placement, seed)
         overlay = landmark(placement, choose_landmarks(placement, 15, seed))
         for what, over in (("none", random_regular(placement, 15, seed)), ("aware", overlay)):
-            trees = mrst(over, link_weights(placement, over, chances), 5)
-            got[what].append(joint_reliability(placement, over, trees, chances, pairs).mean_reliability())
+            trees = mrst(over, compute_link_weights(placement, over, chances), 5)
+            got[what].append(compute_joint_reliability(placement, over, trees, chances, pairs).mean_reliability())
         trees = shortest_path_trees(placement, overlay, chances, 5, seed=seed)
-        got["own"].append(joint_reliability(placement, overlay, trees, chances, pairs).mean_reliability())
+        got["own"].append(compute_joint_reliability(placement, overlay, trees, chances, pairs).mean_reliability())
     means = {what: np.mean(rows, axis=0) for what, rows in got.items()}
     assert means["none"][[0, 1, 4]] == pytest.approx(none, abs=0.04)
     assert means["aware"][[0, 1, 4]] == pytest.approx(aware, abs=0.04)

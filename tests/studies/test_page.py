@@ -157,9 +157,9 @@ def test_legends_have_the_markers_of_the_lines() -> None:
 
 def test_intervals_end_where_shares_do() -> None:
     full_mesh = DCRD.figures[0]
-    size, panel = DCRD.size("default"), full_mesh.panels[0]
-    points = [point for _, line in full_mesh.lines(panel, size) for point in line]
-    known = {(size.setting(point.fields), point.metric or ""): Estimate(0.99, 0.03, 5) for point in points}
+    size, panel = DCRD.find_size("default"), full_mesh.panels[0]
+    points = [point for _, line in full_mesh.panel_lines(panel, size) for point in line]
+    known = {(size.setting_key(point.fields), point.metric or ""): Estimate(0.99, 0.03, 5) for point in points}
     axes = Canvas().subplots()
     Drawing(size, known, {}, "").draw_panel(axes, full_mesh, panel)
     highest = max(float(area.get_paths()[0].vertices[:, 1].max()) for area in axes.collections)
@@ -171,10 +171,10 @@ def test_intervals_end_where_shares_do() -> None:
 @pytest.mark.parametrize(("study", "name", "lowest"), [("esposito", "10", 0.0), ("quist", "7.12", -1.0)])
 def test_intervals_of_deviations_end_at_zero_and_those_of_gains_do_not(study: str, name: str, lowest: float) -> None:
     found = find_study(study)
-    size, figure = found.size("default"), next(each for each in found.figures if each.name == name)
+    size, figure = found.find_size("default"), next(each for each in found.figures if each.name == name)
     for panel in (each for each in figure.panels if not each.percent):
-        points = [point for _, line in figure.lines(panel, size) for point in line]
-        known = {(size.setting(point.fields), point.metric or ""): Estimate(2.0, 3.0, 5) for point in points}
+        points = [point for _, line in figure.panel_lines(panel, size) for point in line]
+        known = {(size.setting_key(point.fields), point.metric or ""): Estimate(2.0, 3.0, 5) for point in points}
         axes = Canvas().subplots()
         Drawing(size, known, {}, "").draw_panel(axes, figure, panel)
         drawn = [float(area.get_paths()[0].vertices[:, 1].min()) for area in axes.collections]

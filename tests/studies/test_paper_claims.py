@@ -6,7 +6,7 @@ import pytest
 
 from wend.studies import STUDIES
 from wend.studies.claims import Claim, load_claims
-from wend.studies.paper_claims import not_judged, paper_claims
+from wend.studies.paper_claims import load_paper_claims, load_unjudged_claims
 
 AS_STRICT = {"=": ("=",), ">=": (">=", ">"), "<=": ("<=", "<"), "order": (">", "<", ">=", "<=", "="), "~": None}
 """The relations of a claim that are at least as strict as that of the paper; any for a rough size."""
@@ -19,9 +19,9 @@ def judged() -> Iterator[Claim]:
 
 def test_every_statement_is_judged_or_says_why_not() -> None:
     by_a_claim = {claim.fact.id for claim in judged() if claim.fact is not None}
-    assert by_a_claim.isdisjoint(not_judged())
-    assert by_a_claim | not_judged().keys() == paper_claims().keys()
-    assert all(not_judged().values())
+    assert by_a_claim.isdisjoint(load_unjudged_claims())
+    assert by_a_claim | load_unjudged_claims().keys() == load_paper_claims().keys()
+    assert all(load_unjudged_claims().values())
 
 
 @pytest.mark.parametrize("claim", [claim for claim in judged() if claim.fact is not None], ids=lambda claim: claim.id)
@@ -49,6 +49,6 @@ def test_only_statements_of_a_paper_are_doubtful() -> None:
 
 
 def test_the_statements_have_words() -> None:
-    for claim in paper_claims().values():
+    for claim in load_paper_claims().values():
         assert claim.paper in STUDIES and claim.metric and claim.setting
         assert claim.numbers or isinstance(claim.value, str)

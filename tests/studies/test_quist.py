@@ -18,11 +18,11 @@ from tests.topology.placements import overlays, placements
 from wend.model.errors import ConfigError, WendError
 from wend.pipeline.sweeps.trials import Trial
 from wend.studies.claims import load_claims
-from wend.studies.quist.construction import build_trees, form_overlay, link_weights
-from wend.studies.quist.joint_reliability import joint_reliability
+from wend.studies.quist.construction import build_trees, compute_link_weights, form_overlay
+from wend.studies.quist.joint_reliability import compute_joint_reliability
 from wend.studies.quist.study import QUIST, K
 from wend.studies.quist.timed_failures import TIMED_METRICS, TimedTrial, run_timed
-from wend.studies.quist.tree_forwarding import Publications, draw_workload, publish
+from wend.studies.quist.tree_forwarding import Publications, draw_workload, publish_events
 from wend.studies.quist.trials import (
     FOREST_METRICS,
     SIMILARITY_METRICS,
@@ -35,7 +35,7 @@ from wend.studies.quist.trials import (
     run_similarity,
 )
 from wend.studies.study_report import write_report
-from wend.studies.study_run import run_study, study_runs
+from wend.studies.study_run import collect_runs, run_study
 from wend.topology.catalog import make
 from wend.topology.component_reliability import draw_up_per_event, reliabilities
 from wend.topology.graph import Overlay
@@ -56,7 +56,7 @@ def test_the_study_is_chapter_seven() -> None:
     assert {figure.name for figure in QUIST.figures} >= {f"7.{n}" for n in (3, 4, 5, 6, 7, 8, 10, 11, 12, 13, 14)}
     assert {table.name for table in QUIST.tables} >= {"Table 7.1", "Table 7.2"}
     assert (K.values[0], K.values[-1]) == (1, 20)
-    runs = study_runs(QUIST, QUIST.size("default"), load_claims("quist"), QUIST.strategies())
+    runs = collect_runs(QUIST, QUIST.find_size("default"), load_claims("quist"), QUIST.strategies())
     forests = [run.fields for run in runs if isinstance(run, Trial) and isinstance(run.fields, ForestTrial)]
     assert {(f.events, f.subscriptions, f.trees) for f in forests} == {(5000, 100, 5)}
     assert {f.peers for f in forests if f.underlay in ("brite", "transit-stub")} == {250}
@@ -146,7 +146,7 @@ def test_the_nearest_are_nearer_than_the_farthest() -> None:
 def test_trees_by_messages_are_kruskals() -> None:
     testbed = make_testbed("power-law", 40, 1)
     overlay = random_regular(testbed.placement, 6, 1)
-    weight = link_weights(testbed.placement, overlay, testbed.reliability)
+    weight = compute_link_weights(testbed.placement, overlay, testbed.reliability)
     built = build_trees(overlay, weight, 3, "mrst", seed=5)
     assert built.trees == mrst(overlay, weight, 3)
     assert built.messages == sum(built.by_type.values()) > 3 * 39
@@ -205,7 +205,7 @@ def test_events_reach_whom_a_walk_over_what_is_up_reaches(data: st.DataObject, s
     publishers = draw.integers(placement.peers, size=12)
     wants = draw.random((12, placement.peers)) < 0.5
     wants[np.arange(12), publishers] = False
-    outcome = publish(placement, overlay, trees, chances, Publications(publishers, wants), seed)
+    outcome = publish_events(placement, overlay, trees, chances, Publications(publishers, wants), seed)
     reached = [0] * k
     for event, publisher in enumerate(publishers.tolist()):
         got = walk(placement, overlay, trees, draw_up_per_event(chances, seed, event), publisher)
@@ -221,13 +221,15 @@ def test_the_event_ratio_is_the_joint_reliability_of_its_pairs() -> None:
     placement = place(make("power-law", 4), 20, 4)
     overlay = random_regular(placement, 5, 4)
     chances = reliabilities(placement, 4)
-    trees = mrst(overlay, link_weights(placement, overlay, chances), 3)
+    trees = mrst(overlay, compute_link_weights(placement, overlay, chances), 3)
     events = 3000
     publishers = np.full(events, 2, dtype=np.int64)
     wants = np.zeros((events, 20), dtype=np.bool_)
     wants[:, 17] = True
-    outcome = publish(placement, overlay, trees, chances, Publications(publishers, wants), 4)
-    exact = joint_reliability(placement, overlay, trees, chances, (np.array([2]), np.array([17]))).reliability[0]
+    outcome = publish_events(placement, overlay, trees, chances, Publications(publishers, wants), 4)
+    exact = compute_joint_reliability(placement, overlay, trees, chances, (np.array([2]), np.array([17]))).reliability[
+        0
+    ]
     assert outcome.ratio == pytest.approx(exact, abs=4 * 0.5 / np.sqrt(events))
 
 
@@ -236,7 +238,7 @@ def test_where_all_is_up_everyone_is_reached_by_no_more_copies_than_needed() -> 
     overlay = random_regular(placement, 3, 5)
     trees = mrst(overlay, list(range(len(overlay.links))), 2)
     load = draw_workload(12, 40, 30, 5)
-    outcome = publish(placement, overlay, trees, np.ones(placement.components), load, 5)
+    outcome = publish_events(placement, overlay, trees, np.ones(placement.components), load, 5)
     assert outcome.ratio.tolist() == [1.0, 1.0]
     tree = nx.Graph([(overlay.links[i].a, overlay.links[i].b) for i in trees[0]])
     needed = 0
@@ -272,7 +274,7 @@ def test_about_sixteen_peers_want_an_event() -> None:
 @pytest.mark.spark
 def test_tables_stand_in_the_report_beside_what_the_thesis_says(spark: Any, tmp_path: Path) -> None:
     parts = ["7.8", "Table 7.2"]
-    done = run_study(spark, QUIST, QUIST.size("smoke"), tmp_path, only=parts, quiet=True)
+    done = run_study(spark, QUIST, QUIST.find_size("smoke"), tmp_path, only=parts, quiet=True)
     assert done.failures == []
     write_report(done, tmp_path)
     said = json.loads((tmp_path / "report.json").read_text())
@@ -288,8 +290,8 @@ def test_tables_stand_in_the_report_beside_what_the_thesis_says(spark: Any, tmp_
 
 
 def test_a_part_of_the_study_has_its_tables_and_columns() -> None:
-    part = QUIST.only(["Trees by messages"], frozenset({"tdo-landmark"}))
+    part = QUIST.select(["Trees by messages"], frozenset({"tdo-landmark"}))
     assert (part.figures, [table.name for table in part.tables]) == ((), ["Trees by messages"])
-    assert QUIST.only([], frozenset({"chain"})).tables == ()
+    assert QUIST.select([], frozenset({"chain"})).tables == ()
     with pytest.raises(ConfigError, match=r"has no figure '9.9'; it has 7.3, .*, Table 7.1, Table 7.2"):
-        QUIST.only(["9.9"], frozenset())
+        QUIST.select(["9.9"], frozenset())

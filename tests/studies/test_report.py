@@ -25,7 +25,7 @@ FIGURES = ["2", "7", "8"]
 
 def finish(spark: Any, out: Path, **options: Any) -> StudyResults:
     chosen: dict[str, Any] = {"run": invented, "only": FIGURES, "available": STRATEGIES, **options}
-    return run_study(spark, DCRD, DCRD.size("smoke"), out, quiet=True, **chosen)
+    return run_study(spark, DCRD, DCRD.find_size("smoke"), out, quiet=True, **chosen)
 
 
 @pytest.fixture(scope="module")

@@ -9,10 +9,10 @@ from wend.pipeline.scenario_rows import scenario_key
 from wend.studies import find_study
 from wend.studies.claims import load_claims
 from wend.studies.dcrd.study import DCRD, crashes
-from wend.studies.study_run import study_runs
+from wend.studies.study_run import collect_runs
 
 EVERY = DCRD.strategies()
-DEFAULT = DCRD.size("default")
+DEFAULT = DCRD.find_size("default")
 
 
 def axis_values(name: str) -> tuple[float, ...]:
@@ -31,7 +31,7 @@ def test_what_the_paper_varies() -> None:
 
 
 def test_peers_crash_as_often_as_the_axis_says() -> None:
-    runs = study_runs(DCRD.only(["crashes"], EVERY), DEFAULT, [], EVERY)
+    runs = collect_runs(DCRD.select(["crashes"], EVERY), DEFAULT, [], EVERY)
     assert {run.strategy for run in runs if isinstance(run, Scenario)} == {"oracle", "dcrd", "adaptive"}
     shares = set()
     for run in runs:
@@ -45,13 +45,13 @@ def test_peers_crash_as_often_as_the_axis_says() -> None:
 
 
 def test_both_values_of_pf_that_the_paper_has_for_figure_8_are_shown() -> None:
-    runs = study_runs(DCRD.only(["8"], EVERY), DEFAULT, [], EVERY)
+    runs = collect_runs(DCRD.select(["8"], EVERY), DEFAULT, [], EVERY)
     shown = {(run.pf, run.strategy) for run in runs if isinstance(run, Scenario) and run.settings["ack"] == "free"}
     assert shown == {(pf, name) for pf in (0.01, 0.1) for name in ("dcrd", "r-tree", "d-tree", "multipath")}
 
 
 def test_other_readings_stand_beside_the_paper() -> None:
-    runs = study_runs(DCRD, DEFAULT, [], EVERY)
+    runs = collect_runs(DCRD, DEFAULT, [], EVERY)
     random = {run.degree for run in runs if isinstance(run, Scenario) and run.topology == "random"}
     assert random == {3, 4, 5, 6, 8, 10}
     estimators = {run.settings["estimator"] for run in runs if isinstance(run, Scenario) and run.strategy == "dcrd"}
@@ -67,62 +67,62 @@ def test_sizes() -> None:
 
 
 def test_the_paper_has_free_acknowledgements_and_round_trips_stand_beside() -> None:
-    scenarios = study_runs(DCRD, DEFAULT, load_claims("dcrd"), EVERY)
+    scenarios = collect_runs(DCRD, DEFAULT, load_claims("dcrd"), EVERY)
     kinds = {(scenario.strategy, scenario.settings["ack"]) for scenario in scenarios}
     free = {(name, "free") for name in ("dcrd", "r-tree", "d-tree", "multipath", "oracle")}
     assert kinds == free | {("dcrd", "round-trip"), ("adaptive", "round-trip")}
 
 
 def test_strategies_are_compared_on_the_same_topologies() -> None:
-    scenarios = study_runs(DCRD, DEFAULT, [], EVERY)
+    scenarios = collect_runs(DCRD, DEFAULT, [], EVERY)
     assert {scenario.seed for scenario in scenarios} == {1, 2, 3, 4, 5}
 
 
 def test_settings_that_figures_share_run_once() -> None:
-    scenarios = study_runs(DCRD, DEFAULT, load_claims("dcrd"), EVERY)
+    scenarios = collect_runs(DCRD, DEFAULT, load_claims("dcrd"), EVERY)
     keys = [scenario_key(scenario) for scenario in scenarios]
     assert len(set(keys)) == len(keys)
     # Full mesh at Pf 0.06 is in Figures 2 and 7, degree 8 in 4, 5, 6 and 7.
-    apart = sum(len(study_runs(DCRD.only([f.name], EVERY), DEFAULT, [], EVERY)) for f in DCRD.figures)
+    apart = sum(len(collect_runs(DCRD.select([f.name], EVERY), DEFAULT, [], EVERY)) for f in DCRD.figures)
     assert apart > len(keys)
 
 
 def test_claims_bring_the_settings_that_no_figure_has() -> None:
-    with_claims = study_runs(DCRD, DEFAULT, load_claims("dcrd"), EVERY)
+    with_claims = collect_runs(DCRD, DEFAULT, load_claims("dcrd"), EVERY)
     assert any(scenario.peers == 160 and scenario.pf == 0.10 for scenario in with_claims)
-    assert not any(s.peers == 160 and s.pf == 0.10 for s in study_runs(DCRD, DEFAULT, [], EVERY))
+    assert not any(s.peers == 160 and s.pf == 0.10 for s in collect_runs(DCRD, DEFAULT, [], EVERY))
 
 
 def test_a_quick_look_is_small() -> None:
-    smoke = study_runs(DCRD, DCRD.size("smoke"), load_claims("dcrd"), EVERY)
+    smoke = collect_runs(DCRD, DCRD.find_size("smoke"), load_claims("dcrd"), EVERY)
     assert len(smoke) < 300
     assert max(scenario.peers for scenario in smoke) <= 40
 
 
 def test_fewer_seeds_are_a_part_of_the_study() -> None:
-    some = study_runs(DCRD, DEFAULT.with_seeds(2), [], EVERY)
+    some = collect_runs(DCRD, DEFAULT.with_seeds(2), [], EVERY)
     assert {scenario.seed for scenario in some} == {1, 2}
-    assert {*map(scenario_key, some)} < {*map(scenario_key, study_runs(DCRD, DEFAULT, [], EVERY))}
+    assert {*map(scenario_key, some)} < {*map(scenario_key, collect_runs(DCRD, DEFAULT, [], EVERY))}
     with pytest.raises(ConfigError, match="at least one seed, got 0"):
         DEFAULT.with_seeds(0)
 
 
 def test_claims_alone_need_fewer_runs() -> None:
     claims = load_claims("dcrd")
-    alone = study_runs(DCRD.without_figures(), DEFAULT, claims, EVERY)
-    every = {scenario_key(scenario) for scenario in study_runs(DCRD, DEFAULT, claims, EVERY)}
+    alone = collect_runs(DCRD.without_figures(), DEFAULT, claims, EVERY)
+    every = {scenario_key(scenario) for scenario in collect_runs(DCRD, DEFAULT, claims, EVERY)}
     assert {scenario_key(scenario) for scenario in alone} < every
     assert DCRD.without_figures().shares() == DCRD.shares()
 
 
 def test_a_part_of_the_study() -> None:
-    part = DCRD.only(["7"], frozenset({"dcrd"}))
+    part = DCRD.select(["7"], frozenset({"dcrd"}))
     assert [figure.name for figure in part.figures] == ["7"]
-    assert {s.strategy for s in study_runs(part, DEFAULT, [], frozenset({"dcrd"}))} == {"dcrd"}
+    assert {s.strategy for s in collect_runs(part, DEFAULT, [], frozenset({"dcrd"}))} == {"dcrd"}
 
 
 def test_unknown_names_are_refused_with_the_known_ones() -> None:
     with pytest.raises(ConfigError, match="no figure '9'; it has 2, 3"):
-        DCRD.only(["9"], EVERY)
+        DCRD.select(["9"], EVERY)
     with pytest.raises(ConfigError, match="no study 'other'; the studies are campr, dcrd"):
         find_study("other")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.topology.placements import overlays, placed, placements, row
 from wend.model.errors import ConfigError
 from wend.model.paths import count_shared_routers
-from wend.studies.quist.similarity import discovery, similarity
+from wend.studies.quist.similarity import measure_discovery, measure_similarity
 from wend.topology.link_overlap import meeting_routers, neighbours_that_meet, overlaps, shared_routers
 from wend.topology.overlays import chain, choose_landmarks, choose_traced, landmark, landmark_tree, random_regular
 from wend.topology.placement import Placement
@@ -23,7 +23,7 @@ def test_the_thesis_examples_of_hop_ratio_and_path_match() -> None:
     """Figure 7.2: r3 - r2 - r1 with peers on all three; the overlay links only the outer two, so 3 routers, 2 peers."""
     placement = row(3, [0, 1, 2])
     direct = placement.overlay([(0, 2), (0, 1)])
-    got = similarity(placement, direct)
+    got = measure_similarity(placement, direct)
     # 0-1: 2/2 and 0; 0-2: 3/2 and 1/3; 1-2 over 0: 2/3 and 0 + 1/3
     assert got.hop_ratio == pytest.approx((1 + 3 / 2 + 2 / 3) / 3)
     assert got.path_match == pytest.approx((0 + 1 / 3 + 1 / 3) / 3)
@@ -32,7 +32,7 @@ def test_the_thesis_examples_of_hop_ratio_and_path_match() -> None:
 
 def test_an_overlay_that_is_the_underlay_is_perfect() -> None:
     placement = row(4, [0, 1, 2, 3])
-    assert similarity(placement, placement.overlay([(0, 1), (1, 2), (2, 3)])) == (1.0, 1.0, 0.0)
+    assert measure_similarity(placement, placement.overlay([(0, 1), (1, 2), (2, 3)])) == (1.0, 1.0, 0.0)
 
 
 @settings(max_examples=80)
@@ -62,7 +62,7 @@ def test_stretch_and_ratios_are_what_the_definitions_say(data: st.DataObject) ->
             over = {int(placement.homes[p]) for p in route}
             ratios.append(len(under - over) / len(under) + len(over - under) / len(route))
         least, most = least + min(ratios), most + max(ratios)
-    got = similarity(placement, overlay)
+    got = measure_similarity(placement, overlay)
     assert got.stretch == pytest.approx(longer / direct)
     assert least - 1e-9 <= got.path_match * len(a) <= most + 1e-9, "ties may go either way"
 
@@ -70,7 +70,7 @@ def test_stretch_and_ratios_are_what_the_definitions_say(data: st.DataObject) ->
 def test_an_overlay_that_is_not_connected_is_refused() -> None:
     placement = row(3, [0, 1, 2])
     with pytest.raises(ConfigError, match="the overlay is not connected"):
-        similarity(placement, placement.overlay([(0, 1)]))
+        measure_similarity(placement, placement.overlay([(0, 1)]))
 
 
 @settings(max_examples=50)
@@ -84,7 +84,7 @@ def test_discovery_counts_links(data: st.DataObject) -> None:
         paths = [placement.path(a, b) for a, b in pairs]
         return {(min(x, y), max(x, y)) for path in paths for x, y in pairwise(path)}
 
-    got = discovery(placement, traced, 40)
+    got = measure_discovery(placement, traced, 40)
     every = links([(a, b) for a in range(placement.peers) for b in range(a)])
     assert (got.discovered, got.total) == (len(links(traced)), len(every))
     assert got.ratio == (len(links(traced)) / len(every) if every else 1.0)
@@ -114,10 +114,13 @@ def test_landmarks_stretch_and_discover_as_the_thesis_says(name: str) -> None:
     for seed in (1, 2, 3):
         placement = placed(name, 250, seed)
         stretches.append(
-            [similarity(placement, landmark(placement, choose_landmarks(placement, k, seed))).stretch for k in (1, 5)]
+            [
+                measure_similarity(placement, landmark(placement, choose_landmarks(placement, k, seed))).stretch
+                for k in (1, 5)
+            ]
         )
         landmarks = choose_landmarks(placement, 20, seed)
-        ratios.append(discovery(placement, [(m, p) for m in landmarks for p in range(250) if p != m]).ratio)
+        ratios.append(measure_discovery(placement, [(m, p) for m in landmarks for p in range(250) if p != m]).ratio)
     one, five = np.mean(stretches, axis=0)
     assert one <= 2.2
     assert five <= 1.5

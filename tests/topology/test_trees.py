@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.oracles.trees import mrst, shortest_path_trees, trees_from
 from tests.topology.placements import overlays, placements, row
 from wend.model.errors import ConfigError
-from wend.studies.quist.construction import link_weights
+from wend.studies.quist.construction import compute_link_weights
 from wend.topology.component_reliability import path_reliabilities, reliabilities
 from wend.topology.graph import Overlay, OverlayLink
 
@@ -90,7 +90,9 @@ def test_a_weight_is_the_failure_of_a_link_and_its_two_peers(data: st.DataObject
     chances = reliabilities(placement, seed)
     starts, components = placement.link_components(overlay)
     alone = path_reliabilities(starts, components, chances)
-    for i, (link, weight) in enumerate(zip(overlay.links, link_weights(placement, overlay, chances), strict=True)):
+    for i, (link, weight) in enumerate(
+        zip(overlay.links, compute_link_weights(placement, overlay, chances), strict=True)
+    ):
         path = np.prod([chances[c] for c in components[starts[i] : starts[i + 1]]])
         assert alone[i] == pytest.approx(path)
         ends = chances[placement.first_peer + link.a] * chances[placement.first_peer + link.b]

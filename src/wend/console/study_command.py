@@ -52,14 +52,14 @@ def study(
     from wend.pipeline.spark.session import spark_session
     from wend.studies import find_study
     from wend.studies.study_report import PAGES  # loads all that a report needs, before any run
-    from wend.studies.study_run import choose, run_study
+    from wend.studies.study_run import run_study, select_parts
 
     most_s = parse_time_limit(time_limit)
     chosen = find_study(name)
     size = _choose_size(chosen, smoke, full, claims, seeds)
     folder = out if out is not None else Path("out") / "studies" / f"{name}-{size.name}"
     # Find mistakes before Spark starts.
-    choose(chosen, size, split_names(",".join(strategies or [])), split_names(",".join(only or [])))
+    select_parts(chosen, size, split_names(",".join(strategies or [])), split_names(",".join(only or [])))
     check_resumable(folder)
     for page in PAGES:
         check_page(folder / page, say=False)
@@ -89,12 +89,12 @@ def _choose_size(study: "Study", smoke: bool, full: bool, claims: bool, seeds: i
         raise ConfigError("--smoke and --full exclude each other")
     if smoke and claims:
         raise ConfigError("--smoke and --claims exclude each other: a smoke run judges what its figures show")
-    size = study.size("smoke" if smoke else "full" if full else "default")
+    size = study.find_size("smoke" if smoke else "full" if full else "default")
     return size if seeds is None else size.with_seeds(seeds)
 
 
 def _print_report(finished: "StudyResults", folder: Path, as_json: bool) -> None:
-    from wend.studies.study_report import as_json as report_json
+    from wend.studies.study_report import make_report_json as report_json
     from wend.studies.study_report import write_report
 
     page = write_report(finished, folder)

@@ -42,7 +42,7 @@ class Topic(msgspec.Struct, frozen=True, gc=False):
     """The times of its publications since the start of the first period, sorted, if they are given. The first one
     is the phase."""
 
-    def after(self, since_ns: Nanos) -> Nanos:
+    def next_time(self, since_ns: Nanos) -> Nanos:
         """The time of the publication that follows the one at `since_ns`. Both count from the start of the first
         period."""
         if self.times_ns:
@@ -51,12 +51,12 @@ class Topic(msgspec.Struct, frozen=True, gc=False):
         number = since_ns // self.period_ns + 1
         return number * self.period_ns + (self.phase_ns + number * self.step_ns) % self.period_ns
 
-    def moments(self, begin_ns: Nanos, stop_ns: Nanos) -> Iterator[Nanos]:
+    def publication_times(self, begin_ns: Nanos, stop_ns: Nanos) -> Iterator[Nanos]:
         """The times of publications: once in every period from `begin_ns` on, until `stop_ns`."""
         since = self.phase_ns
         while begin_ns + since < stop_ns:
             yield begin_ns + since
-            since = self.after(since)
+            since = self.next_time(since)
 
 
 class WorkloadEvent(msgspec.Struct, frozen=True, gc=False):

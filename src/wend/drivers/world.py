@@ -173,7 +173,7 @@ class World:
     def deadline_ns(self, publisher: PeerId, subscriber: PeerId) -> Nanos:
         return self.deadlines_ns[publisher][subscriber]
 
-    def publication(self, topic: Topic, now: Nanos) -> WorkloadEvent:
+    def make_event(self, topic: Topic, now: Nanos) -> WorkloadEvent:
         """The event that this publisher publishes at this time."""
         content = self.scenario.content
         if content is None:

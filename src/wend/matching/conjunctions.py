@@ -51,12 +51,12 @@ class Binding(msgspec.Struct, frozen=True, gc=False, order=True):
         elif isinstance(left, bool) or isinstance(right, bool):
             fits = isinstance(left, bool) and isinstance(right, bool) and self.factor == 1
         else:
-            right = times(self.factor, right)
+            right = multiply_exactly(self.factor, right)
             fits = not isnan(left) and not isnan(right)
         return fits and _COMPARE[self.outcomes](left, right)
 
     def _is_possible(self, left: object, right: object) -> bool:
-        a, b = span(left), span(right)
+        a, b = find_span(left), find_span(right)
         if a is None or b is None or a.text != b.text or (a.text and self.factor != 1):
             return False
         if self.factor != 1:
@@ -90,12 +90,12 @@ class Span(NamedTuple):
     def times(self, factor: Number) -> "Span":
         if factor == 0:
             return Span(0, 0, True, True, False)
-        ends = (times(factor, self.low), self.low_in), (times(factor, self.high), self.high_in)
+        ends = (multiply_exactly(factor, self.low), self.low_in), (multiply_exactly(factor, self.high), self.high_in)
         (low, low_in), (high, high_in) = ends if factor > 0 else ends[::-1]
         return Span(low, high, low_in, high_in, False)
 
 
-def span(value: object) -> Span | None:
+def find_span(value: object) -> Span | None:
     """The span of a value; None for truth values and NaN, which have no order here."""
     if isinstance(value, Range):
         text = isinstance(value.low, str) or isinstance(value.high, str)
@@ -112,7 +112,7 @@ def isnan(value: object) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
-def times(factor: Number, value: Any) -> Any:
+def multiply_exactly(factor: Number, value: Any) -> Any:
     """The exact product, without the rounding of doubles."""
     if isinstance(value, float) and not math.isfinite(value):
         return ((factor > 0) - (factor < 0)) * value  # only the sign counts: a factor may be larger than any double

@@ -12,7 +12,7 @@ from typing import Any
 from wend.matching.borders import choose_borders
 from wend.matching.boxes import compact_matches, intervals
 from wend.matching.conjunctions import Conjunction, isnan
-from wend.matching.values import Values, between, pieces
+from wend.matching.values import Values, pieces, values_between
 from wend.model.events import Attributes, Range
 
 MAX_ROWS = 256
@@ -157,7 +157,7 @@ class Block:
             elif kind is str:
                 row = side.first_text + bisect_right(side.texts, value)
             elif kind is Range:
-                remaining &= side.find_slots(between(value.low, value.high, value.low_open, value.high_open))
+                remaining &= side.find_slots(values_between(value.low, value.high, value.low_open, value.high_open))
                 doubt = -1
                 continue
             else:

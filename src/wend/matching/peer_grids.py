@@ -12,7 +12,7 @@ from typing import Any
 
 from wend.matching.boxes import Box, compact_matches
 from wend.matching.conjunctions import isnan
-from wend.matching.values import NOTHING, Values, between, pieces
+from wend.matching.values import NOTHING, Values, pieces, values_between
 from wend.model.events import Attributes, Range
 
 MAX_CELLS = 16
@@ -193,5 +193,5 @@ def _side(box: Box, name: str) -> tuple[Any, Any]:
 def _as_set(value: Any) -> Values:
     """A range or a single value as a set. No box contains a truth value or NaN."""
     if type(value) is Range:
-        return between(value.low, value.high, value.low_open, value.high_open)
-    return NOTHING if isinstance(value, bool) or isnan(value) else between(value, value)
+        return values_between(value.low, value.high, value.low_open, value.high_open)
+    return NOTHING if isinstance(value, bool) or isnan(value) else values_between(value, value)

@@ -24,14 +24,14 @@ from wend.matching.values import (
     Number,
     Values,
     beginning_with,
-    between,
     compare_values,
     complement,
     equal_to,
     kind_name,
     normal_number,
     not_beginning_with,
-    outside,
+    values_between,
+    values_outside,
 )
 from wend.model.errors import FilterError
 from wend.model.events import Scalar
@@ -259,8 +259,8 @@ class Parser:
         if low > high:  # type: ignore[operator]
             self.fail(place, "the low end is above this high end")
         if negated:
-            return outside(low, high, low_open, high_open)
-        return tuple(filter(None, (between(low, high, low_open, high_open),)))
+            return values_outside(low, high, low_open, high_open)
+        return tuple(filter(None, (values_between(low, high, low_open, high_open),)))
 
     def parse_set(self) -> list[Scalar]:
         scalars: list[Scalar] = []

@@ -252,7 +252,7 @@ def equal_to(values: Iterable[Scalar]) -> Values:
     return values_from_cuts(single_values(values))
 
 
-def between(low: Scalar | None, high: Scalar | None, low_open: bool = False, high_open: bool = False) -> Values:
+def values_between(low: Scalar | None, high: Scalar | None, low_open: bool = False, high_open: bool = False) -> Values:
     """The values of one kind between two ends. False is below true."""
     if isinstance(low, bool) or isinstance(high, bool):
         first = 0 if low is None else int(low) + low_open
@@ -270,8 +270,8 @@ def compare_values(operator: str, value: Scalar) -> Values:
             everything = BOOLEANS if isinstance(value, bool) else STRINGS if isinstance(value, str) else NUMBERS
             return everything - equal_to((value,))
         case "<" | "<=":
-            return between(None, value, high_open=operator == "<")
-    return between(value, None, low_open=operator == ">")
+            return values_between(None, value, high_open=operator == "<")
+    return values_between(value, None, low_open=operator == ">")
 
 
 def beginning_with(prefix: str) -> Values:
@@ -291,14 +291,17 @@ def complement(values: Values) -> tuple[Values, ...]:
     return (rest,) if rest else ()
 
 
-def outside(low: Scalar, high: Scalar, low_open: bool, high_open: bool) -> tuple[Values, ...]:
+def values_outside(low: Scalar, high: Scalar, low_open: bool, high_open: bool) -> tuple[Values, ...]:
     """The complement of an interval within its kind, below and above it, even if the interval is empty."""
     return tuple(
-        filter(None, (between(None, low, high_open=not low_open), between(high, None, low_open=not high_open)))
+        filter(
+            None,
+            (values_between(None, low, high_open=not low_open), values_between(high, None, low_open=not high_open)),
+        )
     )
 
 
 def not_beginning_with(prefix: str) -> tuple[Values, ...]:
     end = after_prefix(prefix)
-    below = between(None, prefix, high_open=True)
-    return tuple(filter(None, (below, NOTHING if end is None else between(end, None))))
+    below = values_between(None, prefix, high_open=True)
+    return tuple(filter(None, (below, NOTHING if end is None else values_between(end, None))))

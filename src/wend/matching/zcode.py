@@ -114,7 +114,7 @@ class Box(NamedTuple):
         return math.prod(high - low + 1 for low, high in self.sides)
 
 
-def halves(cells: Cells) -> tuple[Cells, Cells]:
+def split_cells(cells: Cells) -> tuple[Cells, Cells]:
     """The two halves of Figure 2, the upper one after the middle."""
     middle = (cells[0] + cells[1]) // 2
     return (cells[0], middle), (middle + 1, cells[1])
@@ -124,7 +124,7 @@ def side_code(side: Cells, bounds: Cells) -> str:
     """Figure 2: the code of the smallest part of one attribute's domain that contains the side."""
     code = ""
     while bounds[0] < bounds[1]:
-        lower, upper = halves(bounds)
+        lower, upper = split_cells(bounds)
         if side[1] <= lower[1]:
             code, bounds = f"{code}0", lower
         elif side[0] >= upper[0]:
@@ -209,7 +209,7 @@ class ZCodeSpace:
             at = (turn + step) % count
             low, high = box.sides[at]
             if low < high:
-                lower, upper = halves((low, high))
+                lower, upper = split_cells((low, high))
                 return at, _replace_side(box, at, lower), _replace_side(box, at, upper)
         return None
 

@@ -156,14 +156,14 @@ def control_name(message: Message) -> str:
     return ACKS
 
 
-def older(message: Message, by_ns: Nanos) -> Message:
+def increase_age(message: Message, by_ns: Nanos) -> Message:
     """The message with its age increased by the time that its sender, or a queue of the host, held it."""
     if isinstance(message, Ack):
         return Ack(message.tx, message.accepted, message.held_ns + by_ns)
     if isinstance(message, Data):
         return msgspec.structs.replace(message, age_ns=message.age_ns + by_ns)
     if isinstance(message, Fragment) and message.head is not None:
-        return msgspec.structs.replace(message, head=older(message.head, by_ns))
+        return msgspec.structs.replace(message, head=increase_age(message.head, by_ns))
     if isinstance(message, PlainMessage | DirectMessage) and find_event_id(message) and hasattr(message.body, "age_ns"):
         body = msgspec.structs.replace(message.body, age_ns=message.body.age_ns + by_ns)
         return msgspec.structs.replace(message, body=body)

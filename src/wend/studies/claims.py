@@ -37,7 +37,7 @@ from typing import Any, Literal
 import msgspec
 
 from wend.pipeline.sweeps.seed_means import t_quantile
-from wend.studies.paper_claims import PaperClaim, paper_claims
+from wend.studies.paper_claims import PaperClaim, load_paper_claims
 from wend.studies.study_model import Fields, Size
 
 Relation = Literal["=", ">=", "<=", ">", "<", "factor"]
@@ -181,15 +181,15 @@ def load_claims(study: str) -> list[Claim]:
 
 def parse_claims(text: str) -> list[Claim]:
     content = tomllib.loads(text)
-    facts = paper_claims()
-    return [_claim(entry, content.get("defaults", {}), facts) for entry in content["claim"]]
+    facts = load_paper_claims()
+    return [_parse_claim(entry, content.get("defaults", {}), facts) for entry in content["claim"]]
 
 
-def _claim(entry: dict[str, Any], defaults: Fields, facts: Mapping[str, PaperClaim]) -> Claim:
+def _parse_claim(entry: dict[str, Any], defaults: Fields, facts: Mapping[str, PaperClaim]) -> Claim:
     differences = entry.get("parts", [{}])
     values = entry["value"] if isinstance(entry["value"], list) else [entry["value"]] * len(differences)
     base = {**entry, "at": {**defaults, **entry.get("at", {})}}
-    parts = [_part(base, own, value) for own, value in zip(differences, values, strict=True)]
+    parts = [_parse_part(base, own, value) for own, value in zip(differences, values, strict=True)]
     about = {name: entry[name] for name in ("id", "what", "setting", "figure", "rel")}
     optional = ("reason", "doubt", "unsolved", "plain", "count", "note")
     extra = {name: entry[name] for name in optional if name in entry}
@@ -198,7 +198,7 @@ def _claim(entry: dict[str, Any], defaults: Fields, facts: Mapping[str, PaperCla
     return Claim(**about, **extra, tol=entry.get("tol", 0.0), parts=tuple(parts))
 
 
-def _part(entry: dict[str, Any], own: dict[str, Any], value: float) -> ClaimValue:
+def _parse_part(entry: dict[str, Any], own: dict[str, Any], value: float) -> ClaimValue:
     at = {**entry["at"], **own.get("at", {})}
     metric = own.get("metric", entry.get("metric"))
     count = own.get("count", entry.get("count", ""))
@@ -206,7 +206,7 @@ def _part(entry: dict[str, Any], own: dict[str, Any], value: float) -> ClaimValu
     def terms(given: Fields) -> tuple[ClaimTerm, ...]:
         fields = {**at, **given}
         chosen = fields.pop("metric", f"packets_{count}" if metric == "packets" else metric)
-        return tuple(ClaimTerm(chosen, each) for each in _alternatives(fields))
+        return tuple(ClaimTerm(chosen, each) for each in _expand_lists(fields))
 
     def operand(name: str) -> ClaimOperand | None:
         if isinstance(own.get(name), list):
@@ -216,78 +216,80 @@ def _part(entry: dict[str, Any], own: dict[str, Any], value: float) -> ClaimValu
 
     of = operand("of")
     assert of is not None
-    label = own["label"] if "label" in own else _label(own)
+    label = own["label"] if "label" in own else _describe_part(own)
     return ClaimValue(label, float(value), of, operand("minus"), operand("over"), own.get("info", False))
 
 
-def _alternatives(fields: Fields) -> tuple[Fields, ...]:
+def _expand_lists(fields: Fields) -> tuple[Fields, ...]:
     """Expand lists of values into settings: one for each combination."""
     listed = {name: value if isinstance(value, list) else [value] for name, value in fields.items()}
     return tuple(dict(zip(listed, values, strict=True)) for values in product(*listed.values()))
 
 
-def _label(own: dict[str, Any]) -> str:
+def _describe_part(own: dict[str, Any]) -> str:
     """Describe how this part differs from the others of its claim."""
-    words = [_field_words(name, value) for name, value in own.get("at", {}).items()]
-    words += [_operand_words(own["of"])] if "of" in own else []
-    words += [f"minus {_operand_words(own['minus'])}"] if "minus" in own else []
-    words += [f"over {_operand_words(own['over'])}"] if "over" in own else []
-    words += [metric_words(own["metric"])] if "metric" in own else []
+    words = [_describe_field(name, value) for name, value in own.get("at", {}).items()]
+    words += [_describe_operand(own["of"])] if "of" in own else []
+    words += [f"minus {_describe_operand(own['minus'])}"] if "minus" in own else []
+    words += [f"over {_describe_operand(own['over'])}"] if "over" in own else []
+    words += [describe_metric(own["metric"])] if "metric" in own else []
     return ", ".join(words)
 
 
-def _operand_words(operand: Fields) -> str:
-    named = [_field_words(name, value) for name, value in operand.items() if name != "metric"]
-    return ", ".join(named) or metric_words(operand["metric"])
+def _describe_operand(operand: Fields) -> str:
+    named = [_describe_field(name, value) for name, value in operand.items() if name != "metric"]
+    return ", ".join(named) or describe_metric(operand["metric"])
 
 
-def _field_words(name: str, value: object) -> str:
+def _describe_field(name: str, value: object) -> str:
     if isinstance(value, list):
-        return f"the mean of {' and '.join(_field_words(name, each) for each in value)}"
+        return f"the mean of {' and '.join(_describe_field(name, each) for each in value)}"
     if name in ("strategy", "topology"):
         return {"full-mesh": "full mesh"}.get(str(value), str(value))
     number = f"{value:g}" if isinstance(value, float) else str(value)
     return f"{number} {name}" if name in _COUNTED else f"{_NAMES.get(name, name.replace('_', ' '))} {number}"
 
 
-def metric_words(metric: str) -> str:
+def describe_metric(metric: str) -> str:
     if metric.startswith("late_within_"):
         return f"within {metric.removeprefix('late_within_').replace('_', '.')} x"
     return metric.replace("_", " ")
 
 
-def judge(claims: Iterable[Claim], values: Values, size: Size) -> list[ClaimResult]:
-    return [_judge(claim, values, size) for claim in claims]
+def judge_claims(claims: Iterable[Claim], values: Values, size: Size) -> list[ClaimResult]:
+    return [_judge_claim(claim, values, size) for claim in claims]
 
 
-def _judge(claim: Claim, values: Values, size: Size) -> ClaimResult:
-    samples = [_per_seed(part, values, size, claim.unsolved) for part in claim.parts]
-    parts = _judged_parts(claim, samples)
+def _judge_claim(claim: Claim, values: Values, size: Size) -> ClaimResult:
+    samples = [_values_by_seed(part, values, size, claim.unsolved) for part in claim.parts]
+    parts = _judge_parts(claim, samples)
     without = None
     if claim.adds_tolerance:
         stated = msgspec.structs.replace(claim, tol=claim.stated_tol)
-        without = _verdict(stated, _judged_parts(stated, samples))
-    return ClaimResult(claim=claim, parts=parts, verdict=_verdict(claim, parts), without=without)
+        without = _decide_verdict(stated, _judge_parts(stated, samples))
+    return ClaimResult(claim=claim, parts=parts, verdict=_decide_verdict(claim, parts), without=without)
 
 
-def _judged_parts(claim: Claim, samples: list[dict[int, float | None]]) -> tuple[JudgedValue, ...]:
+def _judge_parts(claim: Claim, samples: list[dict[int, float | None]]) -> tuple[JudgedValue, ...]:
     return tuple(_judge_part(claim, part, sample) for part, sample in zip(claim.parts, samples, strict=True))
 
 
 def _judge_part(claim: Claim, part: ClaimValue, sample: dict[int, float | None]) -> JudgedValue:
-    ours = estimate([value for value in sample.values() if value is not None])
+    ours = estimate_mean([value for value in sample.values() if value is not None])
     failed = sum(value is None for value in sample.values())
     if failed:
         return JudgedValue(part=part, ours=ours, within=False, failed=failed, could=frozenset((False,)))
     if ours is None:
         return JudgedValue(part=part, ours=None, within=None)
-    could = _could(claim, part, ours)
+    could = _possible_outcomes(claim, part, ours)
     if claim.rel in (">", "<") and could:
         return JudgedValue(part=part, ours=ours, within=could == {True}, could=could)
-    return JudgedValue(part=part, ours=ours, within=holds(claim.rel, ours.mean, part.value, claim.tol), could=could)
+    return JudgedValue(
+        part=part, ours=ours, within=is_relation_met(claim.rel, ours.mean, part.value, claim.tol), could=could
+    )
 
 
-def _verdict(claim: Claim, parts: Iterable[JudgedValue]) -> Verdict:
+def _decide_verdict(claim: Claim, parts: Iterable[JudgedValue]) -> Verdict:
     """Doubt and contradiction explain why a claim is not met. A claim whose parts are all within is met."""
     gated = [judged for judged in parts if not judged.part.info]
     if any(judged.within is None for judged in gated):
@@ -306,20 +308,20 @@ def _is_opposite(claim: Claim, judged: JudgedValue) -> bool:
         return False
     low, high, value = judged.ours.mean - judged.ours.half, judged.ours.mean + judged.ours.half, judged.part.value
     if claim.rel in (">", ">="):
-        return holds("<", high, value, 0.0)
-    return claim.rel in ("<", "<=") and holds(">", low, value, 0.0)
+        return is_relation_met("<", high, value, 0.0)
+    return claim.rel in ("<", "<=") and is_relation_met(">", low, value, 0.0)
 
 
-def _could(claim: Claim, part: ClaimValue, ours: Estimate) -> frozenset[bool]:
+def _possible_outcomes(claim: Claim, part: ClaimValue, ours: Estimate) -> frozenset[bool]:
     """The values that hold form one interval around the paper's value, so three means of our interval suffice."""
     if ours.half is None:
         return frozenset()
     low, high = ours.mean - ours.half, ours.mean + ours.half
     nearest = min(max(part.value, low), high)
-    return frozenset(holds(claim.rel, mean, part.value, claim.tol) for mean in (low, nearest, high))
+    return frozenset(is_relation_met(claim.rel, mean, part.value, claim.tol) for mean in (low, nearest, high))
 
 
-def holds(rel: Relation, ours: float, paper: float, tol: float) -> bool:
+def is_relation_met(rel: Relation, ours: float, paper: float, tol: float) -> bool:
     slip = 1e-9  # 0.98 - 0.96 is not exactly 0.02
     if rel == "=":
         return abs(ours - paper) <= tol + slip
@@ -334,20 +336,20 @@ Column = dict[int, float | None]
 """The value on each seed that was run; None if a run failed or found no solution."""
 
 
-def _per_seed(part: ClaimValue, values: Values, size: Size, unsolved: bool) -> Column:
-    of = _column(part.of, values, size, unsolved)
+def _values_by_seed(part: ClaimValue, values: Values, size: Size, unsolved: bool) -> Column:
+    of = _average_terms(part.of, values, size, unsolved)
     if part.minus is not None:
-        return _combine(of, _column(part.minus, values, size, unsolved), sub)
+        return _combine_columns(of, _average_terms(part.minus, values, size, unsolved), sub)
     if part.over is not None:
-        return _combine(of, _column(part.over, values, size, unsolved), _ratio)
+        return _combine_columns(of, _average_terms(part.over, values, size, unsolved), _divide)
     return of
 
 
-def _ratio(one: float, other: float) -> float | None:
+def _divide(one: float, other: float) -> float | None:
     return one / other if other else None
 
 
-def _combine(of: Column, others: Column, rule: Callable[[float, float], float | None]) -> Column:
+def _combine_columns(of: Column, others: Column, rule: Callable[[float, float], float | None]) -> Column:
     return {
         seed: None if one is None or other is None else rule(one, other)
         for seed, one in of.items()
@@ -356,9 +358,9 @@ def _combine(of: Column, others: Column, rule: Callable[[float, float], float | 
     }
 
 
-def _column(operand: ClaimOperand, values: Values, size: Size, unsolved: bool) -> Column:
+def _average_terms(operand: ClaimOperand, values: Values, size: Size, unsolved: bool) -> Column:
     """The value of an operand on every seed on which all its terms were run."""
-    tables = [values.get(size.setting(term.fields), {}) for term in operand.terms]
+    tables = [values.get(size.setting_key(term.fields), {}) for term in operand.terms]
     metrics = [term.metric for term in operand.terms]
     column: Column = {}
     for seed in sorted(set.intersection(*(set(table) for table in tables))):
@@ -372,7 +374,7 @@ def _column(operand: ClaimOperand, values: Values, size: Size, unsolved: bool) -
     return column
 
 
-def estimate(sample: list[float]) -> Estimate | None:
+def estimate_mean(sample: list[float]) -> Estimate | None:
     """Mean and 95 % interval of a few values, as `wend.pipeline.sweeps.seed_means` computes them in Spark."""
     if not sample:
         return None

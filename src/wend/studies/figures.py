@@ -44,7 +44,7 @@ def colour_name(series: Series) -> str:
 def stated_values(claims: Sequence[Claim], size: Size) -> dict[tuple[str, str], float]:
     """The numbers that the paper's text states for single points."""
     return {
-        (size.setting(term.fields), term.metric): part.value
+        (size.setting_key(term.fields), term.metric): part.value
         for claim in claims
         if claim.rel in ("=", "factor")
         for part in claim.parts
@@ -105,7 +105,7 @@ class Drawing:
 
     def draw_panel(self, axes: Axes, figure: Figure, panel: Panel) -> None:
         """Draw one panel of a figure on `axes`."""
-        for series, points in figure.lines(panel, self.size):
+        for series, points in figure.panel_lines(panel, self.size):
             self._draw_line(axes, panel, series, points)
         axes.set_title(panel.title)
         axes.set_ylabel(panel.label)
@@ -143,14 +143,14 @@ class Drawing:
     def _find_estimate(self, point: Point) -> Estimate | None:
         if point.metric is None:
             return Estimate(0.0, 0.0, 0)
-        return self.estimates.get((self.size.setting(point.fields), point.metric))
+        return self.estimates.get((self.size.setting_key(point.fields), point.metric))
 
     def _stated_points(self, points: list[Point]) -> list[tuple[float, float]]:
-        keys = [(point.x, (self.size.setting(point.fields), point.metric or "")) for point in points]
+        keys = [(point.x, (self.size.setting_key(point.fields), point.metric or "")) for point in points]
         return [(x, self.stated[key]) for x, key in keys if key in self.stated]
 
     def has_stars(self, figure: Figure) -> bool:
-        lines = [line for panel in figure.panels for line in figure.lines(panel, self.size)]
+        lines = [line for panel in figure.panels for line in figure.panel_lines(panel, self.size)]
         return any(self._stated_points(points) for _, points in lines)
 
 
@@ -163,7 +163,7 @@ def value_bounds(panel: Panel) -> Bounds:
 
 def shown_series(figure: Figure) -> list[Series]:
     """The series of a figure, each once, in the order of its panels."""
-    every = [series for panel in figure.panels for series in figure.series_of(panel)]
+    every = [series for panel in figure.panels for series in figure.panel_series(panel)]
     return list({series.label: series for series in every}.values())
 
 

@@ -41,17 +41,17 @@ class PaperClaim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @cache
-def paper_claims() -> dict[str, PaperClaim]:
+def load_paper_claims() -> dict[str, PaperClaim]:
     """All statements, by id."""
-    claims = msgspec.convert(_content()["claim"], list[PaperClaim])
+    claims = msgspec.convert(_read_content()["claim"], list[PaperClaim])
     return {claim.id: claim for claim in claims}
 
 
 @cache
-def not_judged() -> dict[str, str]:
+def load_unjudged_claims() -> dict[str, str]:
     """The statements that no claim judges, each with the reason."""
-    return {entry["id"]: entry["reason"] for entry in _content().get("not_judged", [])}
+    return {entry["id"]: entry["reason"] for entry in _read_content().get("not_judged", [])}
 
 
-def _content() -> dict[str, Any]:
+def _read_content() -> dict[str, Any]:
     return tomllib.loads(files("wend.studies").joinpath("papers.toml").read_text(encoding="utf-8"))

@@ -18,7 +18,7 @@ Cells = list[tuple[int, int]]
 """Ranges of positions on the ring, one for each digit that some peer has after a prefix."""
 
 
-def settled_contacts(
+def find_settled_contacts(
     peers: Sequence[PeerId],
     near: Callable[[PeerId, Sequence[PeerId]], PeerId],
     candidates: int = CANDIDATES,
@@ -45,7 +45,7 @@ def settled_contacts(
                 break
             split = cells.get((row, low))
             if split is None:
-                split = cells[row, low] = _cells(places, low, high, row)
+                split = cells[row, low] = _digit_ranges(places, low, high, row)
             own = (low, high)
             for begin, end in split:
                 if begin <= at < end:
@@ -60,7 +60,7 @@ def settled_contacts(
         yield peer, tuple(contacts)
 
 
-def _cells(places: list[int], low: int, high: int, row: int) -> Cells:
+def _digit_ranges(places: list[int], low: int, high: int, row: int) -> Cells:
     """The ranges of the peers in `low..high`, which share `row` digits, by their next digit."""
     unit = 1 << (BITS - DIGIT_BITS * (row + 1))
     base = places[low] - places[low] % (unit * COLUMNS)

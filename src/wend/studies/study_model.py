@@ -45,19 +45,19 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(f"a study needs at least one seed, got {seeds}")
         return msgspec.structs.replace(self, seeds=seeds, seeds_by_kind={})
 
-    def runs(self, fields: Fields) -> list[Run]:
+    def make_runs(self, fields: Fields) -> list[Run]:
         """The runs of one setting. A seed gives the same topology for every strategy."""
         seeds = self.seeds_by_kind.get(fields.get("kind", ""), self.seeds)
-        return [self._run(fields, seed) for seed in range(1, seeds + 1)]
+        return [self._make_run(fields, seed) for seed in range(1, seeds + 1)]
 
-    def setting(self, fields: Fields) -> str:
-        run = self._run(fields, 0)
+    def setting_key(self, fields: Fields) -> str:
+        run = self._make_run(fields, 0)
         if isinstance(run, Scenario):
             return setting_key(run)
         assert self.trials is not None
         return self.trials.setting(run)
 
-    def _run(self, fields: Fields, seed: int) -> Run:
+    def _make_run(self, fields: Fields, seed: int) -> Run:
         if self.trials is not None:
             own = self.by_kind.get(fields.get("kind", ""), {})
             return self.trials.trial({**fields, **self.fixed, **own}, seed)
@@ -86,7 +86,7 @@ class Series(msgspec.Struct, frozen=True):
         return str(self.fields["strategy"])
 
 
-def metric_series(fields: Fields, *lines: tuple[str, str, str]) -> tuple[Series, ...]:
+def make_metric_series(fields: Fields, *lines: tuple[str, str, str]) -> tuple[Series, ...]:
     """Several metrics of the same runs, each with a label and a colour."""
     return tuple(Series(label, fields, metric, colour) for label, metric, colour in lines)
 
@@ -134,7 +134,7 @@ Places = tuple[tuple[str, Fields], ...]
 """Settings, each with its name."""
 
 
-def panels_at(
+def make_panels(
     places: Places,
     title: str,
     label: str,
@@ -162,15 +162,15 @@ class Figure(msgspec.Struct, frozen=True):
     series: tuple[Series, ...] = ()
     axis: Axis | None = None
 
-    def lines(self, panel: Panel, size: Size) -> Iterator[tuple[Series, list[Point]]]:
+    def panel_lines(self, panel: Panel, size: Size) -> Iterator[tuple[Series, list[Point]]]:
         """The series of a panel with their points, in the order of the axis."""
-        for series in self.series_of(panel):
-            yield series, list(self._points(panel, series, size))
+        for series in self.panel_series(panel):
+            yield series, list(self._series_points(panel, series, size))
 
-    def series_of(self, panel: Panel) -> tuple[Series, ...]:
+    def panel_series(self, panel: Panel) -> tuple[Series, ...]:
         return self.series if panel.series is None else panel.series
 
-    def _points(self, panel: Panel, series: Series, size: Size) -> Iterator[Point]:
+    def _series_points(self, panel: Panel, series: Series, size: Size) -> Iterator[Point]:
         fixed = {**self.base, **panel.at, **series.fields}
         for x, metric in panel.curve:
             yield Point(x, metric, fixed)
@@ -180,14 +180,14 @@ class Figure(msgspec.Struct, frozen=True):
 
     def settings(self, size: Size) -> Iterator[Fields]:
         for panel in self.panels:
-            for _, points in self.lines(panel, size):
+            for _, points in self.panel_lines(panel, size):
                 yield from (point.fields for point in points)
 
     def restrict(self, strategies: frozenset[str]) -> "Figure":
         """The same figure with only the series of these strategies."""
         panels = tuple(
             msgspec.structs.replace(
-                panel, series=tuple(one for one in self.series_of(panel) if one.strategy in strategies)
+                panel, series=tuple(one for one in self.panel_series(panel) if one.strategy in strategies)
             )
             for panel in self.panels
         )
@@ -246,12 +246,12 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
         """The figures that a size runs."""
         return tuple(figure for figure in self.figures if figure.base.get("kind") not in size.leaves_out)
 
-    def size(self, name: str) -> Size:
+    def find_size(self, name: str) -> Size:
         return next(size for size in self.sizes if size.name == name)
 
     def strategies(self) -> frozenset[str]:
         shown = {
-            each.strategy for figure in self.figures for panel in figure.panels for each in figure.series_of(panel)
+            each.strategy for figure in self.figures for panel in figure.panels for each in figure.panel_series(panel)
         }
         return frozenset(shown | {str(fields["strategy"]) for table in self.tables for _, fields in table.columns})
 
@@ -260,7 +260,7 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
         metrics = set()
         for figure in self.figures:
             for panel in (one for one in figure.panels if one.percent and one.share):
-                lines = figure.series_of(panel)
+                lines = figure.panel_series(panel)
                 metrics |= {panel.metric, *(metric or "" for _, metric in panel.curve), *(one.metric for one in lines)}
         return frozenset(metrics - {""}) | self.other_shares
 
@@ -268,7 +268,7 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
         """The same study without figures and tables, for its claims alone. The comparison shows what they ran."""
         return msgspec.structs.replace(self, figures=(), tables=(), other_shares=self.shares())
 
-    def only(self, figures: list[str], strategies: frozenset[str]) -> "Study":
+    def select(self, figures: list[str], strategies: frozenset[str]) -> "Study":
         """Select figures and tables (all if none is named) and strategies of the study."""
         names = [*(figure.name for figure in self.figures), *(table.name for table in self.tables)]
         for name in figures:

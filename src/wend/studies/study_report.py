@@ -41,18 +41,18 @@ def write_report(results: StudyResults, out: Path) -> Path:
     html, markdown, for_programs = (out / name for name in PAGES)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        view = _view(results, folder)
+        view = _make_view(results, folder)
         for page in (html, markdown):
             page.write_text(_TEMPLATES.get_template(f"{page.name}.j2").render(view), encoding="utf-8")
-        for_programs.write_bytes(msgspec.json.format(msgspec.json.encode(as_json(results)), indent=2))
+        for_programs.write_bytes(msgspec.json.format(msgspec.json.encode(make_report_json(results)), indent=2))
     except OSError as error:
         raise ConfigError(f"cannot write the report to {out}: {error.strerror or error}", code="unwritable") from None
     return html
 
 
-def as_json(results: StudyResults) -> dict[str, Any]:
+def make_report_json(results: StudyResults) -> dict[str, Any]:
     """The results of a study as one JSON object."""
-    drawing = _drawing(results)
+    drawing = _make_drawing(results)
     return {
         "study": results.study.name,
         "title": results.study.title,
@@ -73,9 +73,9 @@ def as_json(results: StudyResults) -> dict[str, Any]:
         "costs": results.costs,
         "verdicts": count_verdicts(results.claims),
         "unsure": count_verdicts([result for result in results.claims if result.sure is False]),
-        "claims": [_claim_json(result, results.study.shares()) for result in results.claims],
-        "tables": [_table_view(table, results) for table in results.study.tables],
-        "comparison": _comparison_json(results),
+        "claims": [_make_claim_json(result, results.study.shares()) for result in results.claims],
+        "tables": [_make_table_view(table, results) for table in results.study.tables],
+        "comparison": _make_comparison_json(results),
         "remarks": list(results.study.remarks),
         "figures": [
             {"name": each.name, "title": each.title, "caption": each.caption, "stars": drawing.has_stars(each)}
@@ -84,14 +84,14 @@ def as_json(results: StudyResults) -> dict[str, Any]:
     }
 
 
-def _comparison_json(results: StudyResults) -> dict[str, Any]:
+def _make_comparison_json(results: StudyResults) -> dict[str, Any]:
     """The comparison without the pictures of its columns."""
-    view = _comparison_view(results.study.comparison, results)
+    view = _make_comparison_view(results.study.comparison, results)
     columns = [column["label"] for column in view.get("columns", [])]
     return {**view, "columns": columns} if view["rows"] else {}
 
 
-def _drawing(results: StudyResults) -> Drawing:
+def _make_drawing(results: StudyResults) -> Drawing:
     size = results.size
     each = f", {size.duration_s:g} s each" if size.duration_s else ""
     where = f"Seeds 1–{size.seeds}{each}, code {results.code}."
@@ -104,7 +104,7 @@ def count_verdicts(results: list[ClaimResult]) -> dict[str, int]:
     return {verdict: sum(result.verdict == verdict for result in results) for verdict in VERDICTS}
 
 
-def _claim_json(result: ClaimResult, shares: frozenset[str]) -> dict[str, Any]:
+def _make_claim_json(result: ClaimResult, shares: frozenset[str]) -> dict[str, Any]:
     claim = result.claim
     return {
         "id": claim.id,
@@ -140,10 +140,10 @@ def _claim_json(result: ClaimResult, shares: frozenset[str]) -> dict[str, Any]:
     }
 
 
-def _view(results: StudyResults, folder: Path) -> dict[str, Any]:
+def _make_view(results: StudyResults, folder: Path) -> dict[str, Any]:
     """The values for the templates. Templates decide the layout; all numbers are computed here."""
     size = results.size
-    drawing = _drawing(results)
+    drawing = _make_drawing(results)
     figures = results.study.figures_at(size)
     for figure in figures:
         drawing.save(figure, folder)
@@ -156,21 +156,21 @@ def _view(results: StudyResults, folder: Path) -> dict[str, Any]:
         "verdicts": count_verdicts(results.claims),
         "unsure": count_verdicts([result for result in results.claims if result.sure is False]),
         "gated": sum(result.verdict in ("met", "not met", "contradicted") for result in results.claims),
-        "claims": [_claim_view(result, results.study) for result in ranked],
-        "tolerances": [_claim_view(result, results.study) for result in ranked if result.without is not None],
-        "tables": [_table_view(table, results) for table in results.study.tables],
-        "comparison": _comparison_view(results.study.comparison, results),
-        "figures": [_figure_view(figure, drawing, results) for figure in figures],
+        "claims": [_make_claim_view(result, results.study) for result in ranked],
+        "tolerances": [_make_claim_view(result, results.study) for result in ranked if result.without is not None],
+        "tables": [_make_table_view(table, results) for table in results.study.tables],
+        "comparison": _make_comparison_view(results.study.comparison, results),
+        "figures": [_make_figure_view(figure, drawing, results) for figure in figures],
         "light": page_colours(dark=False),
         "dark": page_colours(dark=True),
         "font": FONT,
         "versions": VERSIONS,
-        "elapsed": _duration(results.elapsed_s),
-        "simulated_wall": _duration(results.simulated_wall_s),
+        "elapsed": _duration_text(results.elapsed_s),
+        "simulated_wall": _duration_text(results.simulated_wall_s),
     }
 
 
-def _claim_view(result: ClaimResult, study: Study) -> dict[str, Any]:
+def _make_claim_view(result: ClaimResult, study: Study) -> dict[str, Any]:
     claim = result.claim
     of_table = claim.figure in {table.name for table in study.tables}
     return {
@@ -178,27 +178,27 @@ def _claim_view(result: ClaimResult, study: Study) -> dict[str, Any]:
         "what": claim.what + (f" ({claim.count})" if claim.count else ""),
         "setting": claim.setting,
         "place": claim.figure if of_table else f"Figure {claim.figure}",
-        "anchor": anchor(claim.figure if of_table else f"figure {claim.figure}"),
+        "anchor": make_section_id(claim.figure if of_table else f"figure {claim.figure}"),
         "verdict": result.verdict,
         "rank": RANKS[result.verdict],
         "sure": result.sure,
         "note": claim.note,
         "reason": claim.reason,
         "without": result.without,
-        "parts": [_part_view(judged, result, study.shares()) for judged in result.parts],
+        "parts": [_make_part_view(judged, result, study.shares()) for judged in result.parts],
     }
 
 
-def _part_view(judged: JudgedValue, result: ClaimResult, shares: frozenset[str]) -> dict[str, Any]:
+def _make_part_view(judged: JudgedValue, result: ClaimResult, shares: frozenset[str]) -> dict[str, Any]:
     claim, part = result.claim, judged.part
     percent = not claim.plain
     sign = {"=": "", ">=": "≥ ", "<=": "≤ ", ">": "> ", "<": "< ", "factor": ""}[claim.rel]
-    tolerance = f" ± {_paper_number(claim.tol, percent)}" if claim.tol and claim.rel != "factor" else ""
+    tolerance = f" ± {_paper_number_text(claim.tol, percent)}" if claim.tol and claim.rel != "factor" else ""
     factor = f", within a factor of {claim.tol:g}" if claim.rel == "factor" else ""
     return {
         "label": part.label,
-        "paper": f"{sign}{_paper_number(part.value, percent)}{tolerance}{' %' if percent else ''}{factor}",
-        "ours": _estimate(judged.ours, percent, part.bounds(shares)),
+        "paper": f"{sign}{_paper_number_text(part.value, percent)}{tolerance}{' %' if percent else ''}{factor}",
+        "ours": _estimate_text(judged.ours, percent, part.bounds(shares)),
         "failed": judged.failed,
         "within": judged.within,
         "sure": judged.sure,
@@ -206,20 +206,20 @@ def _part_view(judged: JudgedValue, result: ClaimResult, shares: frozenset[str])
     }
 
 
-def anchor(name: str) -> str:
+def make_section_id(name: str) -> str:
     """The id of a section, for links within the page."""
     return name.lower().replace(" ", "-")
 
 
-def _table_view(table: MetricTable, results: StudyResults) -> dict[str, Any]:
+def _make_table_view(table: MetricTable, results: StudyResults) -> dict[str, Any]:
     shares = results.study.shares()
 
     def cell(row: MetricRow, label: str, fields: Fields) -> dict[str, str]:
-        estimate = results.estimates.get((results.size.setting(fields), row.metric))
+        estimate = results.estimates.get((results.size.setting_key(fields), row.metric))
         paper = row.paper.get(label)
         return {
-            "ours": _estimate(estimate, row.percent, SHARE if row.metric in shares else ANY, digits=row.digits),
-            "paper": "" if paper is None else _paper_number(paper, row.percent) + (" %" if row.percent else ""),
+            "ours": _estimate_text(estimate, row.percent, SHARE if row.metric in shares else ANY, digits=row.digits),
+            "paper": "" if paper is None else _paper_number_text(paper, row.percent) + (" %" if row.percent else ""),
         }
 
     columns, rows = [label for label, _ in table.columns], [row.label for row in table.rows]
@@ -228,7 +228,7 @@ def _table_view(table: MetricTable, results: StudyResults) -> dict[str, Any]:
         columns, rows, cells = rows, columns, [list(each) for each in zip(*cells, strict=True)]
     return {
         "name": table.name,
-        "anchor": anchor(table.name),
+        "anchor": make_section_id(table.name),
         "title": table.title,
         "text": table.text,
         "columns": columns,
@@ -237,21 +237,21 @@ def _table_view(table: MetricTable, results: StudyResults) -> dict[str, Any]:
     }
 
 
-def _comparison_view(comparison: ComparisonTable | None, results: StudyResults) -> dict[str, Any]:
+def _make_comparison_view(comparison: ComparisonTable | None, results: StudyResults) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     if comparison is None:
         return {"rows": rows}
     for label, at in comparison.rows:
         fields = {series.label: {**at, **series.fields} for series in comparison.series}
-        settings = {name: results.size.setting(each) for name, each in fields.items()}
+        settings = {name: results.size.setting_key(each) for name, each in fields.items()}
         base = results.estimates.get((settings[comparison.reference], comparison.price))
         cells = []
         for setting in settings.values():
             estimate = results.estimates.get((setting, comparison.metric))
             price = results.estimates.get((setting, comparison.price))
             cost = f"{price.mean / base.mean:.2f}" if price and base and base.mean else None
-            half = _spread(estimate, True, SHARE).strip("()") if estimate else ""
-            value = _number(estimate.mean, True) if estimate else "–"
+            half = _interval_text(estimate, True, SHARE).strip("()") if estimate else ""
+            value = _number_text(estimate.mean, True) if estimate else "–"
             cells.append({"value": value, "half": half, "cost": cost, "known": estimate is not None})
         if any(cell["known"] for cell in cells):
             rows.append({"label": label, "cells": cells})
@@ -259,7 +259,7 @@ def _comparison_view(comparison: ComparisonTable | None, results: StudyResults) 
     return {"title": comparison.title, "text": comparison.text, "columns": columns, "rows": rows}
 
 
-def _figure_view(figure: Figure, drawing: Drawing, results: StudyResults) -> dict[str, Any]:
+def _make_figure_view(figure: Figure, drawing: Drawing, results: StudyResults) -> dict[str, Any]:
     legend = [{"label": series.label, "mark": legend_mark(series)} for series in shown_series(figure)]
     return {
         "name": figure.name,
@@ -268,18 +268,22 @@ def _figure_view(figure: Figure, drawing: Drawing, results: StudyResults) -> dic
         "legend": legend,
         "stars": drawing.has_stars(figure),
         "panels": [
-            {"title": panel.title, "svg": drawing.draw_inline(figure, panel), "table": _table(figure, panel, results)}
+            {
+                "title": panel.title,
+                "svg": drawing.draw_inline(figure, panel),
+                "table": _make_panel_view(figure, panel, results),
+            }
             for panel in figure.panels
         ],
     }
 
 
-def _table(figure: Figure, panel: Panel, results: StudyResults) -> dict[str, Any]:
+def _make_panel_view(figure: Figure, panel: Panel, results: StudyResults) -> dict[str, Any]:
     def cell(point: Point) -> str:
-        estimate = results.estimates.get((results.size.setting(point.fields), point.metric or ""))
-        return _estimate(estimate, panel.percent, value_bounds(panel), unit=False)
+        estimate = results.estimates.get((results.size.setting_key(point.fields), point.metric or ""))
+        return _estimate_text(estimate, panel.percent, value_bounds(panel), unit=False)
 
-    lines = list(figure.lines(panel, results.size))
+    lines = list(figure.panel_lines(panel, results.size))
     xs = [f"{point.x:g}" for point in lines[0][1] if point.metric is not None] if lines else []
     return {
         "xs": xs,
@@ -290,38 +294,38 @@ def _table(figure: Figure, panel: Panel, results: StudyResults) -> dict[str, Any
     }
 
 
-def _estimate(
+def _estimate_text(
     estimate: Estimate | None, percent: bool, bounds: Bounds = ANY, *, unit: bool = True, digits: int = 2
 ) -> str:
     if estimate is None:
         return "–"
-    spread = _spread(estimate, percent, bounds, digits)
-    number = f"{_number(estimate.mean, percent, digits)} {spread}".strip()
+    spread = _interval_text(estimate, percent, bounds, digits)
+    number = f"{_number_text(estimate.mean, percent, digits)} {spread}".strip()
     return f"{number} %" if percent and unit else number
 
 
-def _spread(estimate: Estimate, percent: bool, bounds: Bounds, digits: int = 2) -> str:
+def _interval_text(estimate: Estimate, percent: bool, bounds: Bounds, digits: int = 2) -> str:
     """The 95 % interval: ± half its width, or its ends if it would reach beyond what is possible."""
     ends = estimate.interval(bounds)
     if ends is None or estimate.half is None:
         return ""
-    low, high = (_number(end, percent, digits) for end in ends)
+    low, high = (_number_text(end, percent, digits) for end in ends)
     if bounds[0] <= estimate.mean - estimate.half and estimate.mean + estimate.half <= bounds[1]:
-        return f"± {_number(estimate.half, percent, digits)}"
+        return f"± {_number_text(estimate.half, percent, digits)}"
     return f"({low} to {high})"
 
 
-def _number(value: float, percent: bool, digits: int = 2) -> str:
+def _number_text(value: float, percent: bool, digits: int = 2) -> str:
     """Format a number: shares in percent, others as they are."""
     return f"{100 * value if percent else value:.{digits}f}"
 
 
-def _paper_number(value: float, percent: bool) -> str:
+def _paper_number_text(value: float, percent: bool) -> str:
     """Format a number of the paper, with the paper's digits."""
     return f"{100 * value if percent else value:.5g}"
 
 
-def _duration(seconds: float) -> str:
+def _duration_text(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:

@@ -18,7 +18,7 @@ from wend.pipeline.sweeps.run_kind import RunKind
 from wend.pipeline.sweeps.seed_means import means_by_setting
 from wend.pipeline.sweeps.simulations import Runner, Simulations
 from wend.pipeline.sweeps.sweep import LIMIT_S, sweep
-from wend.studies.claims import Claim, ClaimResult, Estimate, Values, judge, load_claims
+from wend.studies.claims import Claim, ClaimResult, Estimate, Values, judge_claims, load_claims
 from wend.studies.study_model import Fields, Run, Size, Study
 
 
@@ -60,20 +60,20 @@ def run_study(
     that claims need, and show no figures and tables. Tests replace the simulator by `run`, and
     the known strategies by `available`."""
     began = monotonic()
-    selected, chosen, left_out = choose(study, size, strategies or [], only or [], available)
+    selected, chosen, left_out = select_parts(study, size, strategies or [], only or [], available)
     if claims_alone:
         selected = selected.without_figures()
     claims = [claim for claim in load_claims(study.name) if not only or claim.figure in only]
     work: RunKind[Any] = size.trials or Simulations(run)
     swept = sweep(
-        spark, work, study_runs(selected, size, claims, chosen), study.name, out, limit_s=limit_s, quiet=quiet
+        spark, work, collect_runs(selected, size, claims, chosen), study.name, out, limit_s=limit_s, quiet=quiet
     )
-    values, costs = _per_run(swept.results, work.averaged)
+    values, costs = _collect_values(swept.results, work.averaged)
     return StudyResults(
         study=selected,
         size=size,
-        claims=judge(claims, values, size),
-        estimates=_estimates(swept.results, work.averaged),
+        claims=judge_claims(claims, values, size),
+        estimates=_collect_estimates(swept.results, work.averaged),
         left_out=left_out,
         runs=swept.runs,
         ran=swept.ran,
@@ -81,22 +81,22 @@ def run_study(
         code=swept.store.code,
         elapsed_s=monotonic() - began,
         simulated_wall_s=sum(costs.values()),
-        command=_command(study, size, strategies or [], only or [], claims_alone),
+        command=_command_text(study, size, strategies or [], only or [], claims_alone),
         costs=costs,
     )
 
 
-def _command(study: Study, size: Size, strategies: list[str], only: list[str], claims_alone: bool) -> str:
+def _command_text(study: Study, size: Size, strategies: list[str], only: list[str], claims_alone: bool) -> str:
     """The command that runs this."""
     options = [] if size.name == "default" else [f"--{size.name}"]
     options += ["--claims"] if claims_alone else []
-    options += [f"--seeds {size.seeds}"] if size.seeds != study.size(size.name).seeds else []
+    options += [f"--seeds {size.seeds}"] if size.seeds != study.find_size(size.name).seeds else []
     options += [f"--only {','.join(only)}"] if only else []
     options += [f"--strategies {','.join(strategies)}"] if strategies else []
     return " ".join(["wend study", study.name, *options])
 
 
-def choose(
+def select_parts(
     study: Study, size: Size, strategies: list[str], only: list[str], available: frozenset[str] | None = None
 ) -> tuple[Study, frozenset[str], list[str]]:
     """Select figures and strategies of a study; return the selection, its strategies, and the strategies left out. It
@@ -108,16 +108,16 @@ def choose(
         if name not in there:
             raise ConfigError(f"the study {study.name} has no strategy {name!r}; it has {', '.join(sorted(there))}")
     chosen = frozenset(strategies) or there
-    return study.only(only, chosen), chosen, sorted(study.strategies() - chosen)
+    return study.select(only, chosen), chosen, sorted(study.strategies() - chosen)
 
 
-def study_runs(study: Study, size: Size, claims: list[Claim], strategies: frozenset[str]) -> list[Run]:
+def collect_runs(study: Study, size: Size, claims: list[Claim], strategies: frozenset[str]) -> list[Run]:
     """The runs that the figures and the claims need, each once."""
-    every = {size.setting(fields): fields for fields in _settings(study, size, claims, strategies)}
-    return [run for fields in every.values() for run in size.runs(fields)]
+    every = {size.setting_key(fields): fields for fields in _needed_settings(study, size, claims, strategies)}
+    return [run for fields in every.values() for run in size.make_runs(fields)]
 
 
-def _settings(study: Study, size: Size, claims: list[Claim], strategies: frozenset[str]) -> Iterator[Fields]:
+def _needed_settings(study: Study, size: Size, claims: list[Claim], strategies: frozenset[str]) -> Iterator[Fields]:
     for figure in study.figures_at(size):
         yield from figure.settings(size)
     for table in study.tables:
@@ -131,7 +131,7 @@ def _settings(study: Study, size: Size, claims: list[Claim], strategies: frozens
         )
 
 
-def _per_run(results: DataFrame, columns: Sequence[str]) -> tuple[Values, dict[str, float]]:
+def _collect_values(results: DataFrame, columns: Sequence[str]) -> tuple[Values, dict[str, float]]:
     part = "kind" if "kind" in results.columns else "strategy"
     rows = results.select("setting", "seed", "error", part, *columns).toArrow().to_pylist()
     costs: dict[str, float] = {}
@@ -143,6 +143,6 @@ def _per_run(results: DataFrame, columns: Sequence[str]) -> tuple[Values, dict[s
     return values, dict(sorted(costs.items()))
 
 
-def _estimates(results: DataFrame, columns: Sequence[str]) -> dict[tuple[str, str], Estimate]:
+def _collect_estimates(results: DataFrame, columns: Sequence[str]) -> dict[tuple[str, str], Estimate]:
     rows = means_by_setting(results, columns).toArrow().to_pylist()
     return {(row["setting"], row["metric"]): Estimate(row["mean"], row["half"], row["seeds"]) for row in rows}

@@ -25,7 +25,7 @@ from wend.model.events import DurableOptions, Event, EventId, PeerId, Qos, Subsc
 from wend.model.publication import Publication
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.config import PeerConfig
-from wend.protocol.messages import Ack, Data, DirectMessage, Message, PlainMessage, older
+from wend.protocol.messages import Ack, Data, DirectMessage, Message, PlainMessage, increase_age
 from wend.protocol.ports import Attached, Deliver, LocalSubscription, Missed, Persist, Started
 from wend.protocol.records import ConfirmedRecord, DeliveredRecord, QueuedRecord
 from wend.strategies.clusters.interest.messages import ClusterEvent
@@ -173,8 +173,8 @@ def test_where_the_kernel_does_not_tell_nothing_waits(queue: Queue, monkeypatch:
 )
 def test_every_message_that_carries_an_event_and_every_ack_grows_older(message: Message, age_ns: object) -> None:
     assert callable(age_ns)
-    assert (age_ns(message), age_ns(older(message, 7))) == (5, 12)
-    assert older(Ack(1), 7) == Ack(1, held_ns=7)
+    assert (age_ns(message), age_ns(increase_age(message, 7))) == (5, 12)
+    assert increase_age(Ack(1), 7) == Ack(1, held_ns=7)
 
 
 # ---------------------------------------------------------------- deliveries in queues of the peer

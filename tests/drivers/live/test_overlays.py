@@ -15,10 +15,10 @@ def test_a_path_holds_both_ways(tmp_path: Path) -> None:
     file = tmp_path / "paths"
     file.write_text("1 2  r1 r7 r2   # over the bridge\n\n1 3  r1 * r3\n3 1  r3 r1\n")
     paths = table.read_paths(file)
-    assert paths.path(1, 2) == ("r1", "r7", "r2")
-    assert paths.path(2, 1) == ("r2", "r7", "r1")
-    assert paths.path(1, 3) == ("r1", None, "r3") and paths.path(3, 1) == ("r3", "r1")
-    assert paths.path(2, 3) is None
+    assert paths.find_path(1, 2) == ("r1", "r7", "r2")
+    assert paths.find_path(2, 1) == ("r2", "r7", "r1")
+    assert paths.find_path(1, 3) == ("r1", None, "r3") and paths.find_path(3, 1) == ("r3", "r1")
+    assert paths.find_path(2, 3) is None
 
 
 @pytest.mark.parametrize(

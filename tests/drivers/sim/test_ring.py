@@ -10,7 +10,7 @@ from wend.drivers.sim.dht_workload import PeerChange, Workload
 from wend.model.keys import RING, node_id
 from wend.model.units import SECOND
 from wend.strategies.ring.leaf_set import HALF
-from wend.studies.settled_contacts import settled_contacts
+from wend.studies.settled_contacts import find_settled_contacts
 
 PEERS = 24
 
@@ -49,7 +49,7 @@ def test_peers_that_know_one_other_come_to_one_ring_while_some_crash_and_return(
 
 
 def test_a_settled_ring_is_ready_at_once() -> None:
-    contacts = settled_contacts(range(PEERS), lambda _, some: some[0])
+    contacts = find_settled_contacts(range(PEERS), lambda _, some: some[0])
     simulation = ring({"pastry_settled": True}, contacts, PeerChange(SECOND, "crash", (3,)))
     simulation.run(1)
     assert wrong(simulation) == []

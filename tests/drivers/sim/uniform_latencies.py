@@ -23,7 +23,7 @@ class UniformLatencies:
     def hops(self, a: PeerId, b: PeerId) -> int:
         return 0 if a == b else 2 + (self._mixed(a, b) & 7)
 
-    def path(self, a: PeerId, b: PeerId) -> tuple[Nanos, int]:
+    def delay_and_hops(self, a: PeerId, b: PeerId) -> tuple[Nanos, int]:
         return self.delay_ns(a, b), self.hops(a, b)
 
     def _mixed(self, a: PeerId, b: PeerId) -> int:

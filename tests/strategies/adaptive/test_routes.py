@@ -100,7 +100,7 @@ def test_without_links_the_routes_are_those_of_the_graph_without_them(costs: Cos
     distance = shortest(left)
     for dest in costs:
         expected = [route for route in RouteTable(seen(left)).to(dest) if route.hop in hops][:most]
-        routes = usable.best(dest, hops, most)
+        routes = usable.best_routes(dest, hops, most)
         assert [(route.hop, route.delay_ns) for route in routes] == [(one.hop, one.delay_ns) for one in expected]
         for route in routes:
             steps = list(pairwise(route.path))

@@ -8,7 +8,7 @@ from tests.strategies.ring.rings import DETECTION, RingWorld, leaf_set
 from wend.model.keys import node_id
 from wend.model.random_stream import peer_stream
 from wend.model.units import MS, SECOND
-from wend.studies.settled_contacts import settled_contacts
+from wend.studies.settled_contacts import find_settled_contacts
 
 QUIET = 40
 """Seconds after which nothing that happened before has effects: some detection times, and rounds through the table."""
@@ -140,7 +140,7 @@ def test_a_small_ring_merges_into_a_large_one() -> None:
 def ring_of(peers: int, seed: int = 6, **settings: int) -> RingWorld:
     """A ring that is ready."""
     world = RingWorld(seed, pastry_settled=True, **settings)
-    for peer, contacts in settled_contacts(range(peers), lambda _, some: some[0]):
+    for peer, contacts in find_settled_contacts(range(peers), lambda _, some: some[0]):
         world.begin(peer, *contacts)
     return world
 

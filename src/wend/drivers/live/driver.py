@@ -31,7 +31,17 @@ from wend.model.events import PeerId
 from wend.model.publication import Publication
 from wend.model.units import MINUTE, Nanos
 from wend.protocol.config import PeerConfig
-from wend.protocol.messages import ACKS, Ack, Data, Fragment, Message, as_unicast, control_name, find_event_id, older
+from wend.protocol.messages import (
+    ACKS,
+    Ack,
+    Data,
+    Fragment,
+    Message,
+    as_unicast,
+    control_name,
+    find_event_id,
+    increase_age,
+)
 from wend.protocol.ports import (
     Delayed,
     Deliver,
@@ -229,7 +239,7 @@ class PeerDriver:
         bundles = len(messages) > 1 and queue.bundle()
         for message in messages:
             if waited_ns:
-                message = older(message, waited_ns)
+                message = increase_age(message, waited_ns)
             event = Received(sender, message)
             if not self.running or (self._held and self.store.should_refuse(event)):
                 continue

@@ -27,7 +27,7 @@ from wend.drivers.world import World
 from wend.model.events import EventId, PeerId
 from wend.model.rates import BITS_PER_BYTE
 from wend.model.units import SECOND, Nanos
-from wend.protocol.messages import Data, Fragment, Message, older
+from wend.protocol.messages import Data, Fragment, Message, increase_age
 from wend.protocol.peer import Peer
 from wend.protocol.ports import Input, Received
 from wend.protocol.timers import Effects
@@ -120,7 +120,7 @@ class CapacityNetwork(Transport):
             self._ledger.record_drop(now, sender, receiver, sender, message, QUEUE_FULL)
         else:
             incarnation = self._incarnations[sender]
-            leaving = QueueDeparture(self, sender, incarnation, receiver, older(message, through - now))
+            leaving = QueueDeparture(self, sender, incarnation, receiver, increase_age(message, through - now))
             self._agenda.push(through, LEAVING, sender, leaving)
 
     def leave(self, now: Nanos, packet: QueueDeparture) -> None:
@@ -188,7 +188,7 @@ class LimitedPeer(GatedPeer):
             if through is None:
                 self._ledger.record_drop(now, event.sender, self.peer.me, self.peer.me, event.message, PEER_BUSY)
             else:
-                waited = Received(event.sender, older(event.message, through - now))
+                waited = Received(event.sender, increase_age(event.message, through - now))
                 self._agenda.push(through, MESSAGE, self.peer.me, AdmittedPacket(self._incarnation, waited))
             return []
         return self.peer.handle(now, event)  # type: ignore[arg-type]

@@ -69,7 +69,7 @@ class TraceFacts:
         topics = {topic.name: topic for topic in self.world.topics}
         self._outcome = outcome
         self.published: dict[EventId, tuple[Nanos, WorkloadEvent]] = {
-            EventId(publisher, incarnation, sequence): (time, self.world.publication(topics[topic], time))
+            EventId(publisher, incarnation, sequence): (time, self.world.make_event(topics[topic], time))
             for time, publisher, incarnation, sequence, topic, _ in outcome.trace.publications.rows()
         }
         self.notified: list[tuple[Nanos, EventId, PeerId, int]] = [

@@ -126,7 +126,7 @@ class DhtSimulation:
         """Those that run, by id."""
         self.now: Nanos = 0
         self.bytes_before = resident_bytes()
-        self._delay_ns, self._path = latencies.delay_ns, latencies.path
+        self._delay_ns, self._path = latencies.delay_ns, latencies.delay_and_hops
         self._agenda = BucketAgenda()
         self._push = self._agenda.push
         self._wake: list[Nanos] = [FOREVER] * config.peers

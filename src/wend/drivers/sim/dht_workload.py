@@ -78,7 +78,7 @@ class Pairs(NamedTuple):
     publication: Ints
     subscription: Ints
 
-    def where(self, holds: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> "Pairs":
+    def select(self, holds: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> "Pairs":
         return Pairs(self.publication[holds], self.subscription[holds])
 
 
@@ -98,7 +98,7 @@ def due_pairs(workload: Workload, pairs: Pairs, settling_ns: Nanos = 0) -> Pairs
         concerned = (subscriber[pairs.subscription] == peer) | (publisher[pairs.publication] == peer)
         for start, end in down:
             holds &= ~(concerned & (start <= at) & (at < end))
-    return pairs.where(holds)
+    return pairs.select(holds)
 
 
 def _downtimes(workload: Workload) -> dict[PeerId, list[tuple[Nanos, Nanos]]]:

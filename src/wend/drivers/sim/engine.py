@@ -313,7 +313,7 @@ class Engine:
         if publisher is None or peer in self._absent:
             self.notices["publisher-down"] += 1
             return []
-        publication = self.world.publication(topic, now)
+        publication = self.world.make_event(topic, now)
         subscribers = publication.subscribers
         if None in self.peers and not self._persistence:
             subscribers = tuple(s for s in subscribers if self.peers[s] is not None)
@@ -331,7 +331,7 @@ class Engine:
 
     def schedule_next(self, now: Nanos, topic: Topic) -> None:
         """Put the next publication of a topic into the agenda."""
-        again = self.world.begin_ns + topic.after(now - self.world.begin_ns)
+        again = self.world.begin_ns + topic.next_time(now - self.world.begin_ns)
         if again < self.world.stop_ns:
             self.agenda.push(again, PUBLICATION, topic.publisher, topic)
 

@@ -40,7 +40,7 @@ class Latencies(Protocol):
         """The physical links between two hosts."""
         ...
 
-    def path(self, a: PeerId, b: PeerId) -> tuple[Nanos, int]:
+    def delay_and_hops(self, a: PeerId, b: PeerId) -> tuple[Nanos, int]:
         """Both, by one lookup."""
         ...
 
@@ -102,19 +102,19 @@ class RouterLatencies:
         self._paths = table.paths.ravel().data  # an entry of a memoryview is a plain int, and soon found
 
     def delay_ns(self, a: PeerId, b: PeerId) -> Nanos:
-        return self.path(a, b)[0]
+        return self.delay_and_hops(a, b)[0]
 
     def hops(self, a: PeerId, b: PeerId) -> int:
-        return self.path(a, b)[1]
+        return self.delay_and_hops(a, b)[1]
 
-    def path(self, a: PeerId, b: PeerId) -> tuple[Nanos, int]:
+    def delay_and_hops(self, a: PeerId, b: PeerId) -> tuple[Nanos, int]:
         if a == b:
             return 0, 0
         routers = self._routers
         entry: int = self._paths[routers[a] * self._size + routers[b]]
         return (entry >> LINK_BITS) * _US + 2 * LAN_NS, (entry & (MAX_LINKS - 1)) + 2
 
-    def nearest(self, peer: PeerId, others: Sequence[PeerId]) -> PeerId:
+    def find_nearest(self, peer: PeerId, others: Sequence[PeerId]) -> PeerId:
         """The nearest of some other peers; of equal ones the first."""
         paths, routers = self._paths, self._routers
         row = routers[peer] * self._size

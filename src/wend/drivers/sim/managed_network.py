@@ -15,7 +15,7 @@ from wend.drivers.sim.network import Agenda, Network, Transport
 from wend.drivers.world import World
 from wend.model.events import PeerId
 from wend.model.units import Nanos
-from wend.protocol.messages import Data, Fragment, Message, older
+from wend.protocol.messages import Data, Fragment, Message, increase_age
 
 
 class ManagedNetwork(Transport):
@@ -111,7 +111,7 @@ class ManagedPacket:
         self.entered_ns: Nanos = 0
 
     def on_served(self, now: Nanos) -> None:
-        self._message = older(self._message, now - self.entered_ns)
+        self._message = increase_age(self._message, now - self.entered_ns)
         self._passed += 1
         if self._passed < len(self._queues):
             self._queues[self._passed].offer(now, self)

@@ -39,7 +39,7 @@ def explain_missing(engine: Engine) -> Counter[str]:
     for id_, (born, subscribers) in short.items():
         reached = receivers[id_].tolist() if id_ in receivers else ()
         missing = [subscriber for subscriber in subscribers if subscriber not in reached]
-        reasons.update(explanations.reasons(id_, born, missing))
+        reasons.update(explanations.explain(id_, born, missing))
     return reasons
 
 
@@ -60,7 +60,7 @@ class Explanations:
         self._last_leave = max((start + LEAVE_NS for _, start, _ in churn), default=-1)
         self._returns = [(peer, until) for peer, _, until in churn]
 
-    def reasons(self, id_: EventId, born: Nanos, missing: list[PeerId]) -> list[str]:
+    def explain(self, id_: EventId, born: Nanos, missing: list[PeerId]) -> list[str]:
         """The reason for each subscriber that did not get the event."""
         unknown = self._unknown.get(id_, ())
         other = UNDER_WAY if id_ in self._unfinished else self._by_event.get(id_) or self._explain_loss(born)

@@ -41,7 +41,7 @@ class Oracle:
         when = [
             (time, number)
             for number, topic in enumerate(world.topics)
-            for time in topic.moments(world.begin_ns, world.stop_ns)
+            for time in topic.publication_times(world.begin_ns, world.stop_ns)
         ]
         for peer, start, until in world.peer_faults.outages():
             self.trace.faults.add(start, "peer", peer, peer, until)
@@ -60,7 +60,7 @@ class Oracle:
         incarnation = sum(start <= now for start, _ in self.world.incarnations[publisher])
         self._sequence[publisher, incarnation] += 1
         id_ = EventId(publisher, incarnation, self._sequence[publisher, incarnation])
-        event = self.world.publication(topic, now)
+        event = self.world.make_event(topic, now)
         is_up = self.world.peer_faults.is_up
         subscribers = tuple(peer for peer in event.subscribers if self._stores or is_up(peer, now))
         self.expected[id_] = (now, subscribers)

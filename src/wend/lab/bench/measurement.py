@@ -205,7 +205,7 @@ class _Run:
     ) -> None:
         """Publish at the planned times. It does not wait for earlier publications."""
         begin, stop = origin + self.world.begin_ns, origin + self.world.stop_ns
-        for sequence, due in enumerate(topic.moments(begin, stop)):
+        for sequence, due in enumerate(topic.publication_times(begin, stop)):
             await _sleep_until(due)
             stamp = Stamp(number, sequence, time.monotonic_ns())
             log.record_publication(stamp)

@@ -71,7 +71,7 @@ class LocalDelivery:
         self._earliest_ns: Nanos = -FOREVER if self._remembers else 0
         """The earliest publication that this peer delivers. An earlier incarnation may have delivered older events
         without a record. Ages are right if hosts add the time that a packet waited in their queues
-        (`messages.older`)."""
+        (`messages.increase_age`)."""
         stored = 0 if store is None else 4 * config.of(DeliverySettings).retry_limit
         self._seen = DuplicateFilter(max(stored, waiting))
         self.groups = QueueGroups(self._me, interest, self)

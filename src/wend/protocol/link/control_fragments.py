@@ -11,7 +11,7 @@ import msgspec
 
 from wend.model.events import Event, PeerId
 from wend.model.units import Nanos
-from wend.protocol.link.fragments import CONTROL, CONTROL_FRAGMENT_BYTES, Reassembly, chunk, fragment_count
+from wend.protocol.link.fragments import CONTROL, CONTROL_FRAGMENT_BYTES, Reassembly, cut_fragment, fragment_count
 from wend.protocol.link.in_flight import OutgoingControl
 from wend.protocol.messages import ControlFragment
 from wend.protocol.notices import TOO_LARGE
@@ -100,4 +100,4 @@ def _chunks(body: Any) -> tuple[bytes, ...]:
     except (msgspec.MsgspecError, OverflowError, ValueError):
         return ()  # the driver reports that it cannot encode this
     count = fragment_count(len(encoded), CONTROL_FRAGMENT_BYTES)
-    return tuple([chunk(encoded, index, CONTROL_FRAGMENT_BYTES) for index in range(count)])
+    return tuple([cut_fragment(encoded, index, CONTROL_FRAGMENT_BYTES) for index in range(count)])

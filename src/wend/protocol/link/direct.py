@@ -13,7 +13,7 @@ import msgspec
 from wend.model.events import PeerId
 from wend.model.units import SECOND, Nanos
 from wend.protocol.config import PeerConfig
-from wend.protocol.messages import TX_SHIFT, DirectAck, DirectMessage, PlainMessage, older
+from wend.protocol.messages import TX_SHIFT, DirectAck, DirectMessage, PlainMessage, increase_age
 from wend.protocol.plugins import SendTo
 from wend.protocol.ports import Notice, Send
 from wend.protocol.timers import Effects, Timers
@@ -39,7 +39,7 @@ class _Pending(msgspec.Struct, frozen=True, gc=False):
     def aged_message(self, now: Nanos) -> DirectMessage:
         """The message as it is sent now: an event in it has aged since the first transmission."""
         waited = now - self.sent_ns
-        message = older(self.message, waited) if waited else self.message
+        message = increase_age(self.message, waited) if waited else self.message
         assert isinstance(message, DirectMessage)
         return message
 

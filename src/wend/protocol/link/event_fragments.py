@@ -13,7 +13,7 @@ import msgspec
 
 from wend.model.events import PeerId
 from wend.model.units import Nanos
-from wend.protocol.link.fragments import EVENTS, FRAGMENT_BYTES, Limits, Reassembly, chunk, fragment_count
+from wend.protocol.link.fragments import EVENTS, FRAGMENT_BYTES, Limits, Reassembly, cut_fragment, fragment_count
 from wend.protocol.link.link import Link
 from wend.protocol.messages import TX_MASK, Ack, Data, Fragment
 from wend.protocol.notices import MISFIT, TOO_OLD
@@ -88,7 +88,7 @@ class FragmentedEvent:
     def make_fragment(self, now: Nanos, tx: int, index: int, me: PeerId) -> Fragment:
         forward = self.forward
         event = forward.event
-        piece = chunk(event.payload, index, FRAGMENT_BYTES)
+        piece = cut_fragment(event.payload, index, FRAGMENT_BYTES)
         if index:
             return Fragment(tx, self.number, index, self.count, event.id, piece)
         bare = msgspec.structs.replace(event, payload=b"")

@@ -67,7 +67,7 @@ def fragment_count(length: int, size: int) -> int:
     return -(-length // size)
 
 
-def chunk(message: bytes, index: int, size: int) -> bytes:
+def cut_fragment(message: bytes, index: int, size: int) -> bytes:
     """The bytes of one fragment."""
     return message[index * size : (index + 1) * size]
 

@@ -164,7 +164,7 @@ class Adaptive(Routing):
         untried = [hop for hop in links if hop not in path and hop not in tried]
         up = [hop for hop in untried if links[hop].is_working(now)]
         if len(packet.dests) == 1 and _deadline_ns(packet, packet.dests[0], view) is None:
-            shortest = table.best(packet.dests[0], up, 1)
+            shortest = table.best_routes(packet.dests[0], up, 1)
             if shortest:  # there is no trade-off
                 return [_forward_effect(shortest[0].hop, [(packet.dests[0], packet.ranks[0], FOREVER)], packet)]
         return self._forward_by_score(now, packet, table, untried, up, view)
@@ -207,7 +207,7 @@ class Adaptive(Routing):
         candidates: list[Candidate] = []
         stuck: list[tuple[PeerId, int]] = []
         for dest, rank in zip(packet.dests, packet.ranks, strict=True):
-            routes = table.best(dest, up, ROUTES)
+            routes = table.best_routes(dest, up, ROUTES)
             if routes:
                 candidates.append((routes[0].delay_ns, dest, rank, routes))
                 continue

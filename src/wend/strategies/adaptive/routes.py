@@ -127,7 +127,7 @@ class RouteTable:
         around, detour = self.search(a, route.dest, cut, edge, path[:number])
         return Leg(edge, a, b, reach, costs[a][b], min(FAR, reach + around), _links(detour))
 
-    def around(self, route: Route, cut: Cut) -> Route | None:
+    def find_detour(self, route: Route, cut: Cut) -> Route | None:
         """The shortest route over the same hop without links that are down; None if there is none."""
         delay, path = self.search(route.hop, route.dest, cut)
         if delay == FAR:
@@ -216,7 +216,7 @@ class UsableRoutes:
         self._later_links: dict[tuple[PeerId, PeerId], tuple[Leg, ...]] = {}
         """Both by hop and destination."""
 
-    def best(self, dest: PeerId, hops: Collection[PeerId], most: int) -> list[Route]:
+    def best_routes(self, dest: PeerId, hops: Collection[PeerId], most: int) -> list[Route]:
         """The shortest routes to a destination over some hops, at most `most`; the hop's id breaks ties.
 
         A detour is no shorter than the route that it replaces, so detours that cannot be among them are not searched.
@@ -258,7 +258,7 @@ class UsableRoutes:
     def _detour(self, route: Route) -> Route | None:
         key = (route.hop, route.dest)
         if key not in self._detours:
-            self._detours[key] = self._table.around(route, self._cut)
+            self._detours[key] = self._table.find_detour(route, self._cut)
         return self._detours[key]
 
     def _find_later_links(self, route: Route) -> tuple[Leg, ...]:

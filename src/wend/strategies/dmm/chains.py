@@ -34,9 +34,9 @@ class Chains:
     def all_chained(self, node: SearchNode) -> list[ChainedEntry]:
         """All entries that a leaf has passed on."""
         leaf = node.leaf
-        return [] if leaf is None else self.chained(node, [leaf.entry(branch) for branch in leaf.onward])
+        return [] if leaf is None else self.make_chained_entries(node, [leaf.entry(branch) for branch in leaf.onward])
 
-    def chained(self, node: SearchNode, entries: Iterable[Entry]) -> list[ChainedEntry]:
+    def make_chained_entries(self, node: SearchNode, entries: Iterable[Entry]) -> list[ChainedEntry]:
         """These entries, as a leaf passes them on. A leaf of a space in which events are published passes on none."""
         if not node.has_chain:
             return []
@@ -53,7 +53,7 @@ class Chains:
         leaf = node.leaf
         if leaf is None:
             return []
-        return self._request_entries(node, self.chained(node, [leaf.entry(branch) for branch in branches]))
+        return self._request_entries(node, self.make_chained_entries(node, [leaf.entry(branch) for branch in branches]))
 
     def _request_entries(self, node: SearchNode, chained: Iterable[ChainedEntry]) -> list[Reply]:
         by_root: dict[SpaceName, list[Entry]] = {}

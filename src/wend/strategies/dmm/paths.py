@@ -20,17 +20,17 @@ class SpacePaths(PlacePaths[SpaceName]):
         self._former: list[tuple[PeerId, SpaceName, list[Entry]]] = []
         """Former next hops, with the entries that they have to forget at the next beacon."""
 
-    def announcement(self, place: SpaceName, hop: PeerId | None, entries: tuple[Entry, ...]) -> Outgoing:
+    def make_announcement(self, place: SpaceName, hop: PeerId | None, entries: tuple[Entry, ...]) -> Outgoing:
         if hop is None:
             return Outgoing(self.me, ToLeaves(place, "", self.me, entries))
         return Outgoing(hop, WantInSpace(place, entries))
 
-    def withdrawals(self, place: SpaceName, hop: PeerId | None, entries: list[Entry]) -> list[Outgoing]:
+    def make_withdrawals(self, place: SpaceName, hop: PeerId | None, entries: list[Entry]) -> list[Outgoing]:
         if hop is not None:
             return [Outgoing(hop, UnwantInSpace(place, batch)) for batch in batches(entries)]
         return [Outgoing(self.me, FromLeaves(place, "", self.me, tuple(entries)))] if entries else []
 
-    def renewal(self, place: SpaceName, ids: tuple[EntryId, ...]) -> RenewInSpace:
+    def make_renewal(self, place: SpaceName, ids: tuple[EntryId, ...]) -> RenewInSpace:
         return RenewInSpace(place, ids)
 
     def add_from(
@@ -57,5 +57,5 @@ class SpacePaths(PlacePaths[SpaceName]):
         outgoing: list[Outgoing] = []
         for hop, space, entries in former:
             if space not in self.tables or self.tables[space].next_hop != hop:
-                outgoing += self.withdrawals(space, hop, entries)
+                outgoing += self.make_withdrawals(space, hop, entries)
         return outgoing

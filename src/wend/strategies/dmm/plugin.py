@@ -177,7 +177,7 @@ class Dmm(KeyBasedInterest):
 
     def _next_hop(self, space: SpaceName, code: str = "", avoid: Iterable[PeerId] = ()) -> PeerId | None:
         """The next hop towards a region; None if this peer owns it."""
-        hop = self.ring.next_hop(self._spaces[space].key(code), avoid)
+        hop = self.ring.next_hop(self._spaces[space].code_key(code), avoid)
         return None if hop == self.me else hop
 
     def _route(self, now: Nanos, message: Routed, avoid: Iterable[PeerId] = ()) -> None:
@@ -279,7 +279,7 @@ class Dmm(KeyBasedInterest):
         state, cached, route_hops = message.state, message.cached, message.route_hops
         space = self._spaces[name]
         while True:
-            hop = self.ring.next_hop(space.key(code), avoid)
+            hop = self.ring.next_hop(space.code_key(code), avoid)
             if hop != self.me:
                 if route_hops >= MAX_HOPS:
                     self.drop_circling(event.id, hop)

@@ -153,7 +153,10 @@ class SearchTrees:
         removals, onward = table.remove_all(branches)
         if node.leaf is None:
             return []
-        return [*self._chains.add(node, onward), *self._chains.remove(self._chains.chained(node, removals))]
+        return [
+            *self._chains.add(node, onward),
+            *self._chains.remove(self._chains.make_chained_entries(node, removals)),
+        ]
 
     def renew(self, now: Nanos, space: SpaceName, sender: PeerId, ids: list[EntryId]) -> list[EntryId]:
         """Renew entries of a peer at the root of a space. Returns those that are unknown."""

@@ -186,7 +186,7 @@ class AttributeSpace:
             return None
         return f"{code}0", f"{code}1"
 
-    def key(self, code: str) -> int:
+    def code_key(self, code: str) -> int:
         key = self._keys.get(code)
         if key is None:
             key = make_key(region_name(self.name, code))

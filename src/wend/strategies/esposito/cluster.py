@@ -76,7 +76,7 @@ class ClusterNodes:
     def is_root(self, group: str, tree: int) -> bool:
         return self.next_to_root(group, tree) is None
 
-    def active(self, cluster: str, tree: int) -> PeerId | None:
+    def active_coordinator(self, cluster: str, tree: int) -> PeerId | None:
         """The active coordinator of another cluster for a tree; None if it is not known."""
         slots = self.directory.get(cluster, ())
         return slots[tree].active if 0 <= tree < len(slots) else None
@@ -90,7 +90,7 @@ class ClusterNodes:
 
     def send(self, cluster: str, tree: int, message: Any) -> list[PluginEffect]:
         """Send a message to the active coordinator of another cluster."""
-        peer = self.active(cluster, tree)
+        peer = self.active_coordinator(cluster, tree)
         return [] if peer is None or cluster == self.name else [SendTo(peer, message)]
 
     def round_trip_ns(self, peer: PeerId) -> Nanos:

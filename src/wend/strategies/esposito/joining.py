@@ -68,12 +68,12 @@ class PathAnswers:
         return self.answer(message.group, message.tree, message.cluster) if is_on_tree else []
 
     def answer(self, group: str, tree: int, joiner: str) -> Iterator[PluginEffect]:
-        coordinator = self._cluster.active(joiner, tree)
+        coordinator = self._cluster.active_coordinator(joiner, tree)
         if coordinator is None or len(self._questions) >= MAX_PENDING:
             return
         neighbours: dict[str, PeerId] = {}
         for name in self._places.get(group, tree).neighbours[:MAX_NEIGHBOURS]:
-            peer = self._cluster.active(name, tree)
+            peer = self._cluster.active_coordinator(name, tree)
             if name != joiner and peer is not None:
                 neighbours[name] = peer
         self._questions.append(_Question(group, tree, joiner, coordinator, neighbours))
@@ -171,7 +171,7 @@ class TreeJoins:
         search.answers[tree, cluster] = message
         search.asked[tree, cluster] = None
         candidates = search.candidates.setdefault(tree, [])
-        peer = self._cluster.active(cluster, tree)
+        peer = self._cluster.active_coordinator(cluster, tree)
         if peer is not None and cluster != mine and mine not in message.ancestors:
             trip_ns = self._cluster.round_trip_ns(peer)
             candidates.append(ParentCandidate(cluster, message.path, message.neighbour_paths, trip_ns))

@@ -48,14 +48,14 @@ class UnwantInGroup(IdsInGroup, frozen=True, gc=False, tag="gx"):
 class GroupPaths(PlacePaths[str]):
     """The entries that pass through this peer, by group. The root does not pass them on."""
 
-    def announcement(self, place: str, hop: PeerId | None, entries: tuple[Entry, ...]) -> Outgoing | None:
+    def make_announcement(self, place: str, hop: PeerId | None, entries: tuple[Entry, ...]) -> Outgoing | None:
         return None if hop is None else Outgoing(hop, WantInGroup(place, entries))
 
-    def withdrawals(self, place: str, hop: PeerId | None, entries: list[Entry]) -> list[Outgoing]:
+    def make_withdrawals(self, place: str, hop: PeerId | None, entries: list[Entry]) -> list[Outgoing]:
         ids = [] if hop is None else batches([entry.id for entry in entries])
         return [Outgoing(hop, UnwantInGroup(place, batch)) for batch in ids if hop is not None]
 
-    def renewal(self, place: str, ids: tuple[EntryId, ...]) -> RenewInGroup:
+    def make_renewal(self, place: str, ids: tuple[EntryId, ...]) -> RenewInGroup:
         return RenewInGroup(place, ids)
 
 

@@ -272,15 +272,15 @@ class PlacePaths(Generic[P]):
         self.expiry_ns = expiry_ns
         self.tables: dict[P, ReversePaths] = {}
 
-    def announcement(self, place: P, hop: PeerId | None, entries: tuple[Entry, ...]) -> Outgoing | None:
+    def make_announcement(self, place: P, hop: PeerId | None, entries: tuple[Entry, ...]) -> Outgoing | None:
         """The message that passes entries on."""
         raise NotImplementedError
 
-    def withdrawals(self, place: P, hop: PeerId | None, entries: list[Entry]) -> list[Outgoing]:
+    def make_withdrawals(self, place: P, hop: PeerId | None, entries: list[Entry]) -> list[Outgoing]:
         """The messages that take entries back."""
         raise NotImplementedError
 
-    def renewal(self, place: P, ids: tuple[EntryId, ...]) -> Any:
+    def make_renewal(self, place: P, ids: tuple[EntryId, ...]) -> Any:
         """The message that renews entries at the next hop."""
         raise NotImplementedError
 
@@ -330,7 +330,7 @@ class PlacePaths(Generic[P]):
         if table is None:
             return []
         removals, onward = table.remove_all(branches)
-        outgoing = self._announce(place, table, onward) + self.withdrawals(place, table.next_hop, removals)
+        outgoing = self._announce(place, table, onward) + self.make_withdrawals(place, table.next_hop, removals)
         self._drop_empty(place)
         return outgoing
 
@@ -369,11 +369,11 @@ class PlacePaths(Generic[P]):
         table = self.tables[place]
         if table.next_hop is None:
             return []
-        return [Outgoing(table.next_hop, self.renewal(place, ids)) for ids in batches(table.onward_ids)]
+        return [Outgoing(table.next_hop, self.make_renewal(place, ids)) for ids in batches(table.onward_ids)]
 
     def _announce(self, place: P, table: ReversePaths, onward: list[Branch]) -> list[Outgoing]:
         messages = [
-            self.announcement(place, table.next_hop, tuple([table.entry(branch) for branch in batch]))
+            self.make_announcement(place, table.next_hop, tuple([table.entry(branch) for branch in batch]))
             for batch in batches(onward)
         ]
         return [message for message in messages if message is not None]

@@ -13,7 +13,7 @@ from wend.pipeline.sweeps.trials import Trials
 from wend.studies.campr.rankings import RANKING
 from wend.studies.campr.simulated import SIMULATED
 from wend.studies.campr.trials import CAPACITIES, CELLS
-from wend.studies.study_model import Axis, Fields, Figure, Panel, Series, Size, Study, metric_series
+from wend.studies.study_model import Axis, Fields, Figure, Panel, Series, Size, Study, make_metric_series
 
 TRIALS = Trials((CELLS, RANKING, SIMULATED))
 HONEST: Fields = {"strategy": "honest"}
@@ -33,7 +33,7 @@ PATHS = "paths and delivery graphs (% of the time)"
 def _make_panel(title: str, metric: str, strategy: Fields, label: str, *, percent: bool = True) -> Panel:
     """A line for each capacity of the grid. All are metrics of the same trial."""
     lines = ((f"{c} Mbit/s", f"{metric}_{c}", COLOURS[c]) for c in CAPACITIES)
-    return Panel(title, label, series=metric_series(strategy, *lines), percent=percent)
+    return Panel(title, label, series=make_metric_series(strategy, *lines), percent=percent)
 
 
 UNDELIVERED = (
@@ -72,7 +72,9 @@ def _make_needs_panel(nodes: int, messages: int) -> Panel:
         ("planned", "needed", "blue"),
     )
     title, at = f"{nodes} nodes, {messages} messages", {"nodes": nodes, "messages": messages}
-    return Panel(title, "needed capacity per link (Mbit/s)", series=metric_series(HONEST, *lines), at=at, percent=False)
+    return Panel(
+        title, "needed capacity per link (Mbit/s)", series=make_metric_series(HONEST, *lines), at=at, percent=False
+    )
 
 
 NEEDS = Figure(
@@ -98,7 +100,7 @@ def _make_nodes_panel(popularity: float) -> Panel:
         ("receivers' floor", "floor_20", "grey"),
     )
     return Panel(
-        f"Popularity {popularity:g}", SHARE, series=metric_series(HONEST, *lines), at={"popularity": popularity}
+        f"Popularity {popularity:g}", SHARE, series=make_metric_series(HONEST, *lines), at={"popularity": popularity}
     )
 
 

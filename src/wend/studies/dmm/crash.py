@@ -11,9 +11,9 @@ from wend.model.units import SECOND, Nanos
 from wend.studies.dmm.range_workload import (
     SPACING_NS,
     draw_publications,
+    draw_rounds,
     draw_subscriptions,
-    matches,
-    rounds,
+    find_matches,
     timed_publications,
     timed_subscriptions,
 )
@@ -88,7 +88,7 @@ def crash_setting(trial: CrashTrial, seed: int) -> RunSetting:
     begin = trial.crash_ns + FIRST_WINDOW * WINDOW_NS
     end = trial.crash_ns + LAST_WINDOW * WINDOW_NS
     count = -(-(end - begin) // MINUTE_NS)
-    publisher, times = rounds(seed, publishers, begin, MINUTE_NS, count)
+    publisher, times = draw_rounds(seed, publishers, begin, MINUTE_NS, count)
     inside = times < end
     events = draw_publications(seed, publisher[inside], times[inside])
     crashed = stream(seed, "dmm", "crash").permutation(trial.peers)[: trial.crashed]
@@ -97,7 +97,7 @@ def crash_setting(trial: CrashTrial, seed: int) -> RunSetting:
     return RunSetting(
         trial.peers,
         workload,
-        due_pairs(workload, matches(drawn, events)),
+        due_pairs(workload, find_matches(drawn, events)),
         place_peers(trial.peers, trial.domains, seed),
         end,
         trial.loss,

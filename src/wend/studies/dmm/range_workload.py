@@ -72,7 +72,7 @@ class Draws(NamedTuple):
         names, values = (1.0 / np.arange(1, size + 1) for size in (ATTRIBUTES, HIGHEST))
         return cls(names / names.sum(), values / values.sum())
 
-    def some(self, rng: np.random.Generator, count: int, least: int, most: int) -> NDArray[np.bool_]:
+    def draw_subset(self, rng: np.random.Generator, count: int, least: int, most: int) -> NDArray[np.bool_]:
         """For each of `count` things, which attributes it has: `least` to `most` of them."""
         sizes = rng.integers(least, most, endpoint=True, size=count)
         keys = rng.random((count, ATTRIBUTES))
@@ -81,7 +81,7 @@ class Draws(NamedTuple):
         rank = keys.argsort(axis=1).argsort(axis=1)
         return np.asarray(rank < sizes[:, None])
 
-    def numbers(self, rng: np.random.Generator, shape: tuple[int, int]) -> Values:
+    def draw_values(self, rng: np.random.Generator, shape: tuple[int, int]) -> Values:
         drawn = rng.choice(HIGHEST, size=shape, p=self.values) + 1
         return drawn.astype(np.int16)
 
@@ -94,8 +94,8 @@ def draw_subscriptions(
         raise ConfigError(f"a subscription has 1 to {ATTRIBUTES} predicates, got {predicates}")
     rng = stream(seed, "dmm", "subscriptions")
     draws = Draws.of(distribution)
-    has_predicate = draws.some(rng, count, predicates or 1, predicates or MAX_PREDICATES)
-    one, other = (draws.numbers(rng, (count, ATTRIBUTES)) for _ in range(2))
+    has_predicate = draws.draw_subset(rng, count, predicates or 1, predicates or MAX_PREDICATES)
+    one, other = (draws.draw_values(rng, (count, ATTRIBUTES)) for _ in range(2))
     low, high = np.minimum(one, other), np.maximum(one, other)
     if predicates:
         first = has_predicate.cumsum(axis=1) == 1
@@ -112,14 +112,14 @@ def draw_publications(
     """Values of 1 to 10 attributes, or of all."""
     rng = stream(seed, "dmm", "publications")
     draws = Draws.of(distribution)
-    has = draws.some(rng, len(publisher), ATTRIBUTES if complete else 1, ATTRIBUTES)
-    values = draws.numbers(rng, (len(publisher), ATTRIBUTES))
+    has = draws.draw_subset(rng, len(publisher), ATTRIBUTES if complete else 1, ATTRIBUTES)
+    values = draws.draw_values(rng, (len(publisher), ATTRIBUTES))
     values[~has] = 0
     order = np.lexsort((publisher, time_ns))
     return PointPublications(values, publisher[order], time_ns[order])
 
 
-def matches(subscriptions: RangeSubscriptions, publications: PointPublications) -> Pairs:
+def find_matches(subscriptions: RangeSubscriptions, publications: PointPublications) -> Pairs:
     """All pairs that match, by brute force."""
     low, high = np.ascontiguousarray(subscriptions.low.T), np.ascontiguousarray(subscriptions.high.T)
     matching = []
@@ -134,7 +134,7 @@ def matches(subscriptions: RangeSubscriptions, publications: PointPublications) 
     return Pairs(np.repeat(np.arange(len(matching)), counts), np.concatenate([np.empty(0, dtype=np.int64), *matching]))
 
 
-def rounds(seed: int, publishers: Ints, begin_ns: Nanos, period_ns: Nanos, count: int) -> tuple[Ints, Ints]:
+def draw_rounds(seed: int, publishers: Ints, begin_ns: Nanos, period_ns: Nanos, count: int) -> tuple[Ints, Ints]:
     """Publishers and times: each starts at a random time within the period, and publishes once per period."""
     phase = stream(seed, "dmm", "phases").integers(period_ns, size=len(publishers))
     times = begin_ns + phase[None, :] + period_ns * np.arange(count)[:, None]

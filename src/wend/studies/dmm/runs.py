@@ -22,7 +22,7 @@ from wend.model.randomness import stream
 from wend.model.units import SECOND, Nanos
 from wend.strategies.registry import plugin, strategy_named
 from wend.studies.dmm.range_workload import HIGHEST, NAMES
-from wend.studies.settled_contacts import settled_contacts
+from wend.studies.settled_contacts import find_settled_contacts
 from wend.topology.transit_stub import DMM
 from wend.topology.underlay import Ints
 
@@ -120,7 +120,7 @@ class RunOutcome(NamedTuple):
 
 def play(setting: RunSetting, name: str, cache: bool, candidates: int = CANDIDATES, **settings: Any) -> RunOutcome:
     if name == DIRECT:
-        return _direct(setting)
+        return _run_direct(setting)
     strategy = STRATEGIES[name]
     own = {**COMMON, **strategy.settings, **(strategy.cached if cache else {}), **settings}
     config = DhtConfig(
@@ -132,25 +132,25 @@ def play(setting: RunSetting, name: str, cache: bool, candidates: int = CANDIDAT
         seed=setting.seed,
     )
     gc.collect()  # garbage of an earlier run would count as memory of this one
-    contacts = settled_contacts(range(setting.peers), setting.latencies.nearest, candidates)
+    contacts = find_settled_contacts(range(setting.peers), setting.latencies.find_nearest, candidates)
     simulation = DhtSimulation(config, setting.latencies, setting.workload, contacts)
     began = process_time()
     results = simulation.run(setting.end_ns + strategy.drain_ns)
     cpu_s = process_time() - began
-    made, delay, hops = _rows(setting, results)
+    made, delay, hops = _find_deliveries(setting, results)
     return RunOutcome(
         setting,
         made,
         delay,
         hops,
-        _without_detours(_purposes(strategy.routing, results), simulation),
-        _states(simulation, strategy),
+        _separate_detours(_count_by_purpose(strategy.routing, results), simulation),
+        _count_states(simulation, strategy),
         cpu_s,
         simulation.memory_per_peer,
     )
 
 
-def _rows(setting: RunSetting, results: DhtResults) -> tuple[NDArray[np.bool_], Ints, Ints]:
+def _find_deliveries(setting: RunSetting, results: DhtResults) -> tuple[NDArray[np.bool_], Ints, Ints]:
     """The delivery of each pair that was due, the first one if it was repeated."""
     deliveries, due = results.deliveries, setting.due
     size = max(1, len(setting.workload.subscriptions))
@@ -170,7 +170,7 @@ def _rows(setting: RunSetting, results: DhtResults) -> tuple[NDArray[np.bool_], 
     return made, delay, hops
 
 
-def _purposes(routing: str, results: DhtResults) -> dict[str, MessageCounts]:
+def _count_by_purpose(routing: str, results: DhtResults) -> dict[str, MessageCounts]:
     interest = strategy_named(routing).interest
     declared = plugin("interest", interest).messages
     events = {each.__name__ for each in get_args(declared) if "event" in each.__struct_fields__}
@@ -188,7 +188,7 @@ def _purposes(routing: str, results: DhtResults) -> dict[str, MessageCounts]:
     return messages
 
 
-def _without_detours(messages: dict[str, MessageCounts], simulation: DhtSimulation) -> dict[str, MessageCounts]:
+def _separate_detours(messages: dict[str, MessageCounts], simulation: DhtSimulation) -> dict[str, MessageCounts]:
     """Count detours apart from publications. Their share of physical hops is that of overlay messages."""
     live = [peer.interest.status() for peer in simulation.peers if peer is not None]
     sent = sum(status.get("detours", 0) for status in live)
@@ -200,7 +200,7 @@ def _without_detours(messages: dict[str, MessageCounts], simulation: DhtSimulati
     return {**messages, "publication": publication, "detour": MessageCounts(sent, physical)}
 
 
-def _states(simulation: DhtSimulation, strategy: StudiedStrategy) -> dict[str, Ints]:
+def _count_states(simulation: DhtSimulation, strategy: StudiedStrategy) -> dict[str, Ints]:
     rows: list[tuple[int, int]] = []
     for peer in simulation.peers:
         if peer is not None:
@@ -210,7 +210,7 @@ def _states(simulation: DhtSimulation, strategy: StudiedStrategy) -> dict[str, I
     return {"leaf": columns[:, 0], "tree": columns[:, 1], "all": columns.sum(axis=1)}
 
 
-def _direct(setting: RunSetting) -> RunOutcome:
+def _run_direct(setting: RunSetting) -> RunOutcome:
     """The bound: one message to each peer with a subscriber, and nothing gets lost."""
     due, workload, latencies = setting.due, setting.workload, setting.latencies
     publisher = np.array([event.peer for event in workload.publications], dtype=np.int64)[due.publication]

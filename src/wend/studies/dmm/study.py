@@ -19,7 +19,7 @@ from wend.studies.study_model import (
     Series,
     Size,
     Study,
-    metric_series,
+    make_metric_series,
 )
 
 DMM = Series("dmm", {"strategy": "dmm"})
@@ -60,7 +60,7 @@ def _of_subscriptions(name: str, title: str, axis: Axis, base: Fields, panels: t
 
 def _purpose(of: Series) -> Panel:
     """What the messages of a strategy are for, with the bound."""
-    own = metric_series(
+    own = make_metric_series(
         of.fields,
         ("publications", "publication_messages", "blue"),
         ("subscriptions", "subscription_messages", "orange"),

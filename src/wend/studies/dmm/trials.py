@@ -18,9 +18,9 @@ from wend.studies.dmm.range_workload import (
     SPACING_NS,
     Distribution,
     draw_publications,
+    draw_rounds,
     draw_subscriptions,
-    matches,
-    rounds,
+    find_matches,
     timed_publications,
     timed_subscriptions,
 )
@@ -131,8 +131,8 @@ def run_scale(trial: ScaleTrial, seed: int) -> Metrics:
     times = np.array([event.time_ns for event in played.setting.workload.publications], dtype=np.int64)
     slices = (times[due.publication] - trial.begin_ns) // PERIOD_NS
     warm = slices >= 3
-    metrics |= _delays(played, made, "")
-    metrics |= _delays(played, made & warm, "_warm")
+    metrics |= _delay_metrics(played, made, "")
+    metrics |= _delay_metrics(played, made & warm, "_warm")
     for at in range(SLICES):
         here = made & (slices == at)
         if here.any():
@@ -142,7 +142,7 @@ def run_scale(trial: ScaleTrial, seed: int) -> Metrics:
     return {**metrics, **_state_metrics(played)}
 
 
-def _delays(played: RunOutcome, chosen: NDArray[np.bool_], name: str) -> Metrics:
+def _delay_metrics(played: RunOutcome, chosen: NDArray[np.bool_], name: str) -> Metrics:
     if not chosen.any():
         return {}
     delay, hops = played.delay_ns[chosen] / SECOND, played.hops[chosen]
@@ -170,13 +170,13 @@ def _state_metrics(played: RunOutcome) -> Metrics:
 def scale_setting(trial: ScaleTrial, seed: int) -> RunSetting:
     publishers, subscribers = choose_roles(trial.peers, trial.publishers, seed)
     drawn = draw_subscriptions(seed, trial.subscriptions, subscribers, trial.distribution, trial.predicates)
-    publisher, times = rounds(seed, publishers, trial.begin_ns, PERIOD_NS, ROUNDS)
+    publisher, times = draw_rounds(seed, publishers, trial.begin_ns, PERIOD_NS, ROUNDS)
     events = draw_publications(seed, publisher, times, trial.distribution, bool(trial.predicates))
     workload = Workload(timed_subscriptions(drawn, 0, SPACING_NS), (), timed_publications(events))
     return RunSetting(
         trial.peers,
         workload,
-        matches(drawn, events),
+        find_matches(drawn, events),
         place_peers(trial.peers, trial.domains, seed, trial.density),
         trial.begin_ns + (ROUNDS + 1) * PERIOD_NS,
         trial.loss,
@@ -187,7 +187,7 @@ def scale_setting(trial: ScaleTrial, seed: int) -> RunSetting:
 # ---------------------------------------------------------------- the kinds
 
 
-def cost(trial: ScaleTrial | CrashTrial) -> float:
+def estimate_cost(trial: ScaleTrial | CrashTrial) -> float:
     """Estimate the seconds of a trial."""
     if trial.strategy == DIRECT:
         return 1.0
@@ -199,11 +199,11 @@ def cost(trial: ScaleTrial | CrashTrial) -> float:
 _PARTS = (*SIMULATED, *(f"studies/{name}.py" for name in ("dmm/runs", "dmm/range_workload", "settled_contacts")))
 TRIALS = Trials(
     (
-        TrialKind("scale", ScaleTrial, run_scale, SCALE_METRICS, parts=_PARTS, cost=cost),
-        TrialKind("medium", ScaleTrial, run_scale, SCALE_METRICS, parts=_PARTS, cost=cost),
-        TrialKind("large", ScaleTrial, run_scale, SCALE_METRICS, parts=_PARTS, cost=cost),
-        TrialKind("crash", CrashTrial, run_crash, CRASH_METRICS, parts=_PARTS, cost=cost),
-        TrialKind("choice", ScaleTrial, run_scale, SCALE_METRICS, parts=_PARTS, cost=cost),
-        TrialKind("crash-choice", CrashTrial, run_crash, CRASH_METRICS, parts=_PARTS, cost=cost),
+        TrialKind("scale", ScaleTrial, run_scale, SCALE_METRICS, parts=_PARTS, cost=estimate_cost),
+        TrialKind("medium", ScaleTrial, run_scale, SCALE_METRICS, parts=_PARTS, cost=estimate_cost),
+        TrialKind("large", ScaleTrial, run_scale, SCALE_METRICS, parts=_PARTS, cost=estimate_cost),
+        TrialKind("crash", CrashTrial, run_crash, CRASH_METRICS, parts=_PARTS, cost=estimate_cost),
+        TrialKind("choice", ScaleTrial, run_scale, SCALE_METRICS, parts=_PARTS, cost=estimate_cost),
+        TrialKind("crash-choice", CrashTrial, run_crash, CRASH_METRICS, parts=_PARTS, cost=estimate_cost),
     )
 )

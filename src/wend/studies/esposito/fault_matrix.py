@@ -50,7 +50,7 @@ def stores_events(strategy: str) -> bool:
     return issubclass(interest, Interest) and interest.durable
 
 
-def fault_scenario(fault: str, strategy: str, seed: int) -> Scenario:
+def make_fault_scenario(fault: str, strategy: str, seed: int) -> Scenario:
     """A random scenario of 10 to 16 peers with this fault. The seed alone determines it, so all strategies get it."""
     draw = random.Random(f"{fault} {seed}")
     persistence = draw.random() < 0.7
@@ -85,17 +85,17 @@ def fault_scenario(fault: str, strategy: str, seed: int) -> Scenario:
     return make_scenario(fields)
 
 
-def fault_world(fault: str, strategy: str, seed: int) -> World:
+def make_fault_world(fault: str, strategy: str, seed: int) -> World:
     """The world of that scenario."""
-    return build(fault_scenario(fault, strategy, seed))
+    return build(make_fault_scenario(fault, strategy, seed))
 
 
-def play(fault: str, strategy: str, seed: int) -> FaultRow:
+def play_fault(fault: str, strategy: str, seed: int) -> FaultRow:
     """Play a random world with this fault, and judge it."""
-    return judge(fault, play_world(fault_world(fault, strategy, seed)))
+    return judge_outcome(fault, play_world(make_fault_world(fault, strategy, seed)))
 
 
-def judge(fault: str, outcome: Outcome) -> FaultRow:
+def judge_outcome(fault: str, outcome: Outcome) -> FaultRow:
     """The row of a world that was played."""
     rows = list(outcome.trace.deliveries.numbers("publisher", "incarnation", "sequence", "subscriber", "subscription"))
     summary, scenario = outcome.summary, outcome.world.scenario
@@ -115,7 +115,7 @@ def judge(fault: str, outcome: Outcome) -> FaultRow:
 # ---------------------------------------------------------------- the faults
 
 
-def _spells(draw: Draw, up_s: float, down_s: float, **more: Any) -> dict[str, Any]:
+def _draw_failure_times(draw: Draw, up_s: float, down_s: float, **more: Any) -> dict[str, Any]:
     """Times of work and failure, with these means."""
     if draw.random() < 0.5:
         times = {"up": {"kind": "exponential", "mean_s": up_s}, "down": {"kind": "exponential", "mean_s": down_s}}
@@ -131,11 +131,15 @@ _FIELDS: dict[str, Callable[[Draw], dict[str, Any]]] = {
         "reordering_delay": draw.choice(["50ms", "1s"]),
     },
     "corruption": lambda draw: {"corruption": draw.choice([0.01, 0.03, 0.06])},
-    "delay": lambda draw: {"delay_spikes": _spells(draw, 3.0, 1.0, extra_ms=draw.choice([(20, 200), (200, 2000)]))},
-    "congestion": lambda draw: {"congestion": _spells(draw, 3.0, 1.5, load=draw.choice([(0.7, 1.0), (0.9, 1.5)]))},
-    "partition": lambda draw: {"peer_partitions": _spells(draw, 3.0, 2.0)},
-    "link crash": lambda draw: {"outages": _spells(draw, 4.0, 1.0)},
-    "node crash": lambda draw: {"peer_outages": _spells(draw, 12.0, 2.0)},
-    "churn": lambda draw: {"churn": _spells(draw, 12.0, 3.0)},
+    "delay": lambda draw: {
+        "delay_spikes": _draw_failure_times(draw, 3.0, 1.0, extra_ms=draw.choice([(20, 200), (200, 2000)]))
+    },
+    "congestion": lambda draw: {
+        "congestion": _draw_failure_times(draw, 3.0, 1.5, load=draw.choice([(0.7, 1.0), (0.9, 1.5)]))
+    },
+    "partition": lambda draw: {"peer_partitions": _draw_failure_times(draw, 3.0, 2.0)},
+    "link crash": lambda draw: {"outages": _draw_failure_times(draw, 4.0, 1.0)},
+    "node crash": lambda draw: {"peer_outages": _draw_failure_times(draw, 12.0, 2.0)},
+    "churn": lambda draw: {"churn": _draw_failure_times(draw, 12.0, 3.0)},
 }
 FAULTS = tuple(_FIELDS)

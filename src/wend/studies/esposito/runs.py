@@ -108,12 +108,12 @@ RUN_METRICS = (
 
 
 def run_crashes(run: CrashRun, seed: int) -> Metrics:
-    outcome = simulate(scenario_of(run, seed))
+    outcome = simulate(make_scenario(run, seed))
     world = outcome.world
     measured = Measured(outcome)
     moments = np.linspace(measured.begin_ns, world.stop_ns, 20).astype(np.int64).tolist()
     metrics = {
-        **measured.metrics(),
+        **measured.compute_metrics(),
         "nodes_down": float(
             np.mean([not world.peer_faults.is_up(peer, now) for peer in range(run.nodes) for now in moments])
         ),
@@ -145,7 +145,7 @@ class Measured:
         self._delay_ms = rows[:, 1] / MS
         self._again = len(rows) - len(np.unique(rows[:, 2:], axis=0))
 
-    def metrics(self) -> Metrics:
+    def compute_metrics(self) -> Metrics:
         sent = self._summary.data_packets + sum(self._summary.control.values())
         delay = self._delay_ms
         metrics = {
@@ -164,7 +164,7 @@ class Measured:
         return metrics
 
 
-def scenario_of(run: CrashRun, seed: int) -> Scenario:
+def make_scenario(run: CrashRun, seed: int) -> Scenario:
     strategy = STRATEGIES[run.strategy]
     own: dict[str, Any] = dict(strategy.settings)
     if strategy.clusters:

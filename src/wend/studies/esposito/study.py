@@ -19,7 +19,7 @@ from wend.studies.study_model import (
     Series,
     Size,
     Study,
-    panels_at,
+    make_panels,
 )
 
 SERIES = {
@@ -32,12 +32,12 @@ SERIES = {
 }
 
 
-def _of(*names: str) -> tuple[Series, ...]:
+def _find_series(*names: str) -> tuple[Series, ...]:
     """The series of these strategies, without those that Wend lacks."""
     return tuple(SERIES[name] for name in names if name in STRATEGIES)
 
 
-COMPARED = _of("scribe", "esposito", "clusters", "clusters-adaptive")
+COMPARED = _find_series("scribe", "esposito", "clusters", "clusters-adaptive")
 BY_HOMING: Places = (("single-homed", {"homing": "single"}), ("multi-homed", {"homing": "multi"}))
 NODES = Axis("nodes", (40, 80, 120, 160, 200), (40,), "nodes")
 FEW_NODES = Axis("nodes", (40, 120, 200), (40,), "nodes")
@@ -49,20 +49,20 @@ CRASHES: Fields = {"kind": "crashes"}
 TABLE_NODES = 80
 
 
-def _with(name: str, label: str, colour: str, **fields: object) -> tuple[Series, ...]:
-    return tuple(Series(f"{one.label}, {label}", {**one.fields, **fields}, colour=colour) for one in _of(name))
+def _make_variants(name: str, label: str, colour: str, **fields: object) -> tuple[Series, ...]:
+    return tuple(Series(f"{one.label}, {label}", {**one.fields, **fields}, colour=colour) for one in _find_series(name))
 
 
 _FAULT_LINES = (
-    *_with("esposito", "links crash", "orange", crashes="links"),
-    *_with("esposito", "nodes crash", "red", crashes="nodes"),
-    *_with("clusters", "links crash", "green", crashes="links"),
-    *_with("clusters", "nodes crash", "blue", crashes="nodes"),
-    *_with("scribe", "nodes crash", "pink", crashes="nodes"),
+    *_make_variants("esposito", "links crash", "orange", crashes="links"),
+    *_make_variants("esposito", "nodes crash", "red", crashes="nodes"),
+    *_make_variants("clusters", "links crash", "green", crashes="links"),
+    *_make_variants("clusters", "nodes crash", "blue", crashes="nodes"),
+    *_make_variants("scribe", "nodes crash", "pink", crashes="nodes"),
 )
 _BY_COORDINATORS = (
-    *_with("clusters", "p = 1", "orange", coordinators=1),
-    *_with("clusters", "p = 2", "green", coordinators=2),
+    *_make_variants("clusters", "p = 1", "orange", coordinators=1),
+    *_make_variants("clusters", "p = 2", "green", coordinators=2),
 )
 
 FIGURES = (
@@ -71,9 +71,9 @@ FIGURES = (
         "Latency of what arrived, repaired events included.",
         {**CRASHES, "crashes": "links"},
         (
-            *panels_at(BY_HOMING, "Latency, {}", LATENCY, "latency_ms", percent=False),
-            *panels_at(BY_HOMING, "Deviation, {}", "standard deviation (ms)", "deviation_ms", percent=False),
-            *panels_at(BY_HOMING, "Success rate, {}", SUCCESS, "success"),
+            *make_panels(BY_HOMING, "Latency, {}", LATENCY, "latency_ms", percent=False),
+            *make_panels(BY_HOMING, "Deviation, {}", "standard deviation (ms)", "deviation_ms", percent=False),
+            *make_panels(BY_HOMING, "Success rate, {}", SUCCESS, "success"),
         ),
         COMPARED, NODES,
     ),
@@ -81,7 +81,7 @@ FIGURES = (
         "10-borders", "Reliability when border links crash, too",
         "The only border link of an AS may be down: then nobody reaches its peers.",
         {**CRASHES, "crashes": "borders"},
-        panels_at(BY_HOMING, "Success rate, {}", SUCCESS, "success"),
+        make_panels(BY_HOMING, "Success rate, {}", SUCCESS, "success"),
         COMPARED, FEW_NODES,
     ),
     Figure(
@@ -105,7 +105,7 @@ FIGURES = (
         "calm", "Latency without crashes",
         "The nodes are in the same 8 domains everywhere.",
         {**CRASHES, "crashes": "none"},
-        panels_at(BY_HOMING, "Latency, {}", LATENCY, "latency_ms", percent=False),
+        make_panels(BY_HOMING, "Latency, {}", LATENCY, "latency_ms", percent=False),
         COMPARED, FEW_NODES,
     ),
     Figure(
@@ -117,7 +117,7 @@ FIGURES = (
 )  # fmt: skip
 
 
-def _matrix_table(name: str, title: str, text: str, *metrics: tuple[str, str, bool]) -> MetricTable:
+def _make_matrix_table(name: str, title: str, text: str, *metrics: tuple[str, str, bool]) -> MetricTable:
     """Strategies are columns; each fault has a row for each metric."""
     rows = tuple(
         MetricRow(f"{fault}: {label}", matrix_metric(fault, metric), percent=percent, digits=1)
@@ -134,7 +134,7 @@ TABLES = (
         "Costs",
         f"Link crashes, {TABLE_NODES} nodes, single-homed",
         "Messages: all of a run, those of memberships included. A rejected failure would partition the underlay.",
-        tuple((series.label, {**_TABLE, **series.fields}) for series in _of(*SERIES)),
+        tuple((series.label, {**_TABLE, **series.fields}) for series in _find_series(*SERIES)),
         (
             MetricRow("delivered", "success", percent=True),
             MetricRow("mean latency, ms", "latency_ms", digits=1),
@@ -155,7 +155,7 @@ TABLES = (
         tuple(
             (f"{series.label}, {name}", {"kind": "overlap", "nodes": TABLE_NODES, **at, **series.fields})
             for name, at in BY_HOMING
-            for series in _of("scribe", "clusters-any", "clusters")
+            for series in _find_series("scribe", "clusters-any", "clusters")
         ),
         (
             MetricRow("local: shared routers of a pair", "local_shared"),
@@ -164,14 +164,14 @@ TABLES = (
             MetricRow("global: pairs that overlap", "route_overlapping", percent=True),
         ),
     ),
-    _matrix_table(
+    _make_matrix_table(
         "Faults",
         "Faults and strategies: delivered, on time",
         "Random worlds of 10 to 16 peers. A world is the same for all strategies.",
         ("delivered", "delivered", True),
         ("on_time", "on time", True),
     ),
-    _matrix_table(
+    _make_matrix_table(
         "Doubled and lost",
         "Faults and strategies: doubled, lost, broken promises",
         "In each world. A promise is what the strategy guarantees, checked from the trace.",

@@ -17,7 +17,7 @@ from wend.model.events import PeerId
 from wend.model.paths import Path
 from wend.protocol.peer import Peer
 from wend.strategies.path_diversity.parents import RouterBits
-from wend.studies.esposito.runs import STRATEGIES, CrashRun, Metrics, scenario_of
+from wend.studies.esposito.runs import STRATEGIES, CrashRun, Metrics, make_scenario
 from wend.topology.powerlaw import Homing
 
 
@@ -51,14 +51,14 @@ class Overlap(msgspec.Struct, frozen=True, gc=False):
     """Pairs of routes of one event in different trees, for all sources and destinations: the global diversity."""
 
 
-def overlap(trees: Sequence[Sequence[TreeEdge]]) -> Overlap:
+def measure_overlap(trees: Sequence[Sequence[TreeEdge]]) -> Overlap:
     """How much the trees overlap. Nodes that are not in both trees of a pair do not count."""
     bits = RouterBits()
     masks = [[(edge.child, edge.parent, bits.mask(edge.path)) for edge in tree] for tree in trees]
     local: list[int] = []
     routes: list[int] = []
-    at_nodes = [_at_nodes(tree) for tree in masks]
-    all_routes = [_routes(nodes) for nodes in at_nodes]
+    at_nodes = [_find_neighbours(tree) for tree in masks]
+    all_routes = [_find_routes(nodes) for nodes in at_nodes]
     for number in range(len(trees)):
         for other in range(number):
             one, two = at_nodes[number], at_nodes[other]
@@ -66,10 +66,10 @@ def overlap(trees: Sequence[Sequence[TreeEdge]]) -> Overlap:
                 local += [(a & b).bit_count() for _, a in one[node] for _, b in two[node]]
             ours, theirs = all_routes[number], all_routes[other]
             routes += [(ours[pair] & theirs[pair]).bit_count() for pair in ours.keys() & theirs.keys()]
-    return Overlap(_counted(local), _counted(routes))
+    return Overlap(_count_overlaps(local), _count_overlaps(routes))
 
 
-def _at_nodes(tree: Iterable[tuple[str, str, int]]) -> dict[str, list[tuple[str, int]]]:
+def _find_neighbours(tree: Iterable[tuple[str, str, int]]) -> dict[str, list[tuple[str, int]]]:
     """For each node, its neighbours in the tree with the routers under the edge."""
     neighbours: dict[str, list[tuple[str, int]]] = {}
     for child, parent, mask in tree:
@@ -78,7 +78,7 @@ def _at_nodes(tree: Iterable[tuple[str, str, int]]) -> dict[str, list[tuple[str,
     return neighbours
 
 
-def _routes(nodes: dict[str, list[tuple[str, int]]]) -> dict[tuple[str, str], int]:
+def _find_routes(nodes: dict[str, list[tuple[str, int]]]) -> dict[tuple[str, str], int]:
     """For each pair of nodes, the routers under the tree's route between them."""
     routes: dict[tuple[str, str], int] = {}
     for source in nodes:
@@ -94,7 +94,7 @@ def _routes(nodes: dict[str, list[tuple[str, int]]]) -> dict[tuple[str, str], in
     return routes
 
 
-def _counted(shared: list[int]) -> PairOverlap:
+def _count_overlaps(shared: list[int]) -> PairOverlap:
     return PairOverlap(len(shared), sum(1 for count in shared if count), sum(shared))
 
 
@@ -121,9 +121,9 @@ FORMED_S = 40.0
 def run_overlap(run: OverlapRun, seed: int) -> Metrics:
     """The routers that two paths share on average, and the share of pairs that share any: at a node, and of the two
     routes of an event."""
-    trees = trees_of(run, seed)
-    overlaps = [overlap([trees[one] for one in pair]) for pair in _pairs(trees)]
-    local, routes = _sum(one.local for one in overlaps), _sum(one.between_routes for one in overlaps)
+    trees = form_trees(run, seed)
+    overlaps = [measure_overlap([trees[one] for one in pair]) for pair in _pair_trees(trees)]
+    local, routes = _sum_overlaps(one.local for one in overlaps), _sum_overlaps(one.between_routes for one in overlaps)
     return {
         "local_shared": local.mean,
         "local_overlapping": local.overlapping / max(1, local.pairs),
@@ -133,28 +133,28 @@ def run_overlap(run: OverlapRun, seed: int) -> Metrics:
     }
 
 
-def trees_of(run: OverlapRun, seed: int) -> Trees:
+def form_trees(run: OverlapRun, seed: int) -> Trees:
     crash = CrashRun(
         run.strategy, run.nodes, run.homing, crashes="none", coordinators=run.coordinators, duration_s=FORMED_S
     )
-    engine = Engine(build(scenario_of(crash, seed)))
+    engine = Engine(build(make_scenario(crash, seed)))
     engine.run()
-    return _between_clusters(engine) if STRATEGIES[run.strategy].clusters else _between_peers(engine)
+    return _read_cluster_trees(engine) if STRATEGIES[run.strategy].clusters else _read_peer_trees(engine)
 
 
-def _between_peers(engine: Engine) -> Trees:
+def _read_peer_trees(engine: Engine) -> Trees:
     trees: Trees = {}
-    for peer, made in _peers(engine).items():
+    for peer, made in _running_peers(engine).items():
         interest: Any = made.interest
         for group, parent in interest.parents().items():
-            trees.setdefault((group, 0), []).append(_edge(engine.world, str(peer), str(parent), peer, parent))
+            trees.setdefault((group, 0), []).append(_make_edge(engine.world, str(peer), str(parent), peer, parent))
     return trees
 
 
-def _between_clusters(engine: Engine) -> Trees:
+def _read_cluster_trees(engine: Engine) -> Trees:
     """A coordinator names the cluster of its parent; the edge ends at that cluster's coordinator for the tree."""
     trees: Trees = {}
-    world, peers = engine.world, _peers(engine)
+    world, peers = engine.world, _running_peers(engine)
     speakers: dict[tuple[str, int], PeerId] = {}
     for peer, made in peers.items():
         membership: Any = made.view.membership
@@ -163,27 +163,27 @@ def _between_clusters(engine: Engine) -> Trees:
         interest: Any = peers[peer].interest
         for group, number, parent in interest.tree_edges():
             if number == tree and (parent, tree) in speakers:
-                edge = _edge(world, cluster, parent, peer, speakers[parent, tree])
+                edge = _make_edge(world, cluster, parent, peer, speakers[parent, tree])
                 trees.setdefault((group, tree), []).append(edge)
     return trees
 
 
-def _peers(engine: Engine) -> dict[PeerId, Peer]:
+def _running_peers(engine: Engine) -> dict[PeerId, Peer]:
     return {number: peer for number, peer in enumerate(engine.peers) if isinstance(peer, Peer)}
 
 
-def _edge(world: World, child: str, parent: str, a: PeerId, b: PeerId) -> TreeEdge:
+def _make_edge(world: World, child: str, parent: str, a: PeerId, b: PeerId) -> TreeEdge:
     assert world.placement is not None
     return TreeEdge(child, parent, tuple(world.placement.path(a, b)))
 
 
-def _pairs(trees: Trees) -> list[tuple[tuple[str, int], tuple[str, int]]]:
+def _pair_trees(trees: Trees) -> list[tuple[tuple[str, int], tuple[str, int]]]:
     """The trees of one group, or, if a group has one tree, each with the next."""
     several = [pair for pair in combinations(sorted(trees), 2) if pair[0][0] == pair[1][0]]
     ordered = sorted(trees)
     return several or list(zip(ordered[::2], ordered[1::2], strict=False))
 
 
-def _sum(overlaps: Iterable[PairOverlap]) -> PairOverlap:
+def _sum_overlaps(overlaps: Iterable[PairOverlap]) -> PairOverlap:
     counts = ((one.pairs, one.overlapping, one.shared) for one in overlaps)
     return PairOverlap(*map(sum, zip(*counts, strict=True)))

@@ -4,7 +4,7 @@ import msgspec
 
 from wend.pipeline.code_hash import PARTS as SIMULATED
 from wend.pipeline.sweeps.trials import TrialKind, Trials
-from wend.studies.esposito.fault_matrix import COMBINED, FAULTS, FaultRow, play
+from wend.studies.esposito.fault_matrix import COMBINED, FAULTS, FaultRow, play_fault
 from wend.studies.esposito.runs import PRINTED_SCRIBE, RUN_METRICS, CrashRun, Metrics, run_crashes
 from wend.studies.esposito.tree_overlap import OVERLAP_METRICS, OverlapRun, run_overlap
 
@@ -37,18 +37,18 @@ def run_matrix(run: MatrixRun, seed: int) -> Metrics:
     seeds = range((seed - 1) * run.worlds, seed * run.worlds)
     metrics: Metrics = {"matrix_worlds": len(MATRIX) * run.worlds, "broken": 0.0}
     for fault in MATRIX:
-        rows = [play(fault, run.strategy, one) for one in seeds]
+        rows = [play_fault(fault, run.strategy, one) for one in seeds]
         expected = max(1, sum(row.expected for row in rows))
         metrics[matrix_metric(fault, "delivered")] = sum(row.delivered for row in rows) / expected
         metrics[matrix_metric(fault, "on_time")] = sum(row.on_time for row in rows) / expected
         metrics[matrix_metric(fault, "doubled")] = sum(row.doubled for row in rows) / run.worlds
         metrics[matrix_metric(fault, "lost")] = sum(row.lost for row in rows) / run.worlds
-        metrics[matrix_metric(fault, "broken")] = _broken(rows)
-        metrics["broken"] += _broken(rows)
+        metrics[matrix_metric(fault, "broken")] = _count_broken(rows)
+        metrics["broken"] += _count_broken(rows)
     return metrics
 
 
-def _broken(rows: list[FaultRow]) -> float:
+def _count_broken(rows: list[FaultRow]) -> float:
     return float(sum(len(row.broken) for row in rows))
 
 
@@ -56,7 +56,7 @@ NODE_S = {PRINTED_SCRIBE: 0.017, "scribe-acks": 0.04}
 """By strategy: the seconds that a node takes in a run of 3 simulated minutes."""
 
 
-def cost(run: CrashRun) -> float:
+def estimate_cost(run: CrashRun) -> float:
     """Estimate the seconds of a run."""
     return NODE_S.get(run.strategy, 0.055) * run.nodes * (run.duration_s + 60) / 180
 
@@ -64,7 +64,7 @@ def cost(run: CrashRun) -> float:
 _PARTS = (*SIMULATED, *(f"studies/esposito/{name}.py" for name in ("runs", "tree_overlap", "fault_matrix")))
 TRIALS = Trials(
     (
-        TrialKind("crashes", CrashRun, run_crashes, RUN_METRICS, parts=_PARTS, cost=cost),
+        TrialKind("crashes", CrashRun, run_crashes, RUN_METRICS, parts=_PARTS, cost=estimate_cost),
         TrialKind("overlap", OverlapRun, run_overlap, OVERLAP_METRICS, parts=_PARTS, cost=lambda run: 0.03 * run.nodes),
         TrialKind("matrix", MatrixRun, run_matrix, MATRIX_METRICS, parts=_PARTS, cost=lambda run: 3.0 * run.worlds),
     )

@@ -143,7 +143,7 @@ class _Formation:
 # ---------------------------------------------------------------- trees
 
 
-def link_weights(placement: Placement, overlay: Overlay, reliability: Floats) -> Floats:
+def compute_link_weights(placement: Placement, overlay: Overlay, reliability: Floats) -> Floats:
     """The probability that an overlay link or one of its two peers fails (thesis, section 6.1)."""
     starts, components = placement.link_components(overlay)
     peers = reliability[placement.first_peer : placement.first_last_mile]
@@ -177,7 +177,7 @@ def build_trees(
         builders = {peer: SptBuilder(peer, k, near[peer], 0, seed=seed, **more) for peer in range(overlay.peers)}
     else:
         raise ConfigError(f"the kind of trees must be mrst or spt-k, got {kind!r}")
-    sent = _exchange(builders, stream(seed, "quist", "delays"))
+    sent = _exchange_messages(builders, stream(seed, "quist", "delays"))
     if not all(builder.is_complete and builder.is_decided for builder in builders.values()):
         raise WendError(f"{kind}: the trees are incomplete, but no message is left")
     trees = [
@@ -187,7 +187,7 @@ def build_trees(
     return BuiltTrees(trees, sent.total(), dict(sorted(sent.items())))
 
 
-def _exchange(builders: Mapping[PeerId, Any], draw: np.random.Generator) -> Counter[str]:
+def _exchange_messages(builders: Mapping[PeerId, Any], draw: np.random.Generator) -> Counter[str]:
     """Deliver messages until none is left; count them by type."""
     sent: Counter[str] = Counter()
     last: dict[Pair, float] = {}
@@ -207,7 +207,7 @@ def _exchange(builders: Mapping[PeerId, Any], draw: np.random.Generator) -> Coun
         send(0.0, peer, builders[peer].start())
     while queue:
         now, _, sender, peer, message = heappop(queue)
-        messages = builders[peer].hear(sender, message)
+        messages = builders[peer].on_message(sender, message)
         if messages is None:
             raise WendError(f"peer {peer} refuses {type(message).__name__} of {sender}")
         send(now, peer, messages)

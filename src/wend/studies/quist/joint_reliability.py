@@ -42,7 +42,7 @@ class JointReliability(NamedTuple):
         return np.asarray(self.resilience[apart].mean(axis=0))
 
 
-def joint_reliability(
+def compute_joint_reliability(
     placement: Placement,
     overlay: Overlay,
     trees: Sequence[Tree],
@@ -61,7 +61,7 @@ def joint_reliability(
     with np.errstate(divide="ignore"):
         logs = np.log(reliability)
     bounds = (placement.first_link, placement.first_peer)
-    return JointReliability(a, b, *_joint(a, b, parents, uplinks, depths, starts, components, logs, *bounds))
+    return JointReliability(a, b, *_compute_joint(a, b, parents, uplinks, depths, starts, components, logs, *bounds))
 
 
 def root_tree(overlay: Overlay, tree: Tree, root: int = 0) -> tuple[list[int], list[int], list[int]]:
@@ -132,7 +132,7 @@ def _add_unions(tree: int, sums: Floats, total: float) -> float:
 
 
 @compiled
-def _fewest_links(tree: int, links: Flags, fewest: Floats) -> float:
+def _find_fewest_links(tree: int, links: Flags, fewest: Floats) -> float:
     """The least number of links that cut the paths of the first trees, up to this one."""
     reach = (2 << tree) - 1
     fewest[:] = np.inf
@@ -146,7 +146,7 @@ def _fewest_links(tree: int, links: Flags, fewest: Floats) -> float:
 
 
 @compiled
-def _joint(
+def _compute_joint(
     a: Ints, b: Ints, parents: Index, uplinks: Index, depths: Index, starts: Ints, components: Index, logs: Floats,
     first_link: int, first_peer: int,
 ) -> tuple[Floats, Floats]:  # fmt: skip
@@ -178,5 +178,5 @@ def _joint(
         for tree in range(k):
             total = _add_unions(tree, sums, total)
             reliability[pair, tree] = total
-            cut[pair, tree] = _fewest_links(tree, links, fewest)
+            cut[pair, tree] = _find_fewest_links(tree, links, fewest)
     return reliability, cut

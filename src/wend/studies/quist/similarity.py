@@ -44,7 +44,7 @@ class Similarity(NamedTuple):
     path_match: float
 
 
-def discovery(placement: Placement, traced: Iterable[Pair], traceroutes: int | None = None) -> Discovery:
+def measure_discovery(placement: Placement, traced: Iterable[Pair], traceroutes: int | None = None) -> Discovery:
     """The links that traces between the pairs `traced` show. Paths are symmetric: a pair counts as one traceroute,
     unless `traceroutes` states the number."""
     pairs = sorted({(min(a, b), max(a, b)) for a, b in traced})
@@ -54,7 +54,7 @@ def discovery(placement: Placement, traced: Iterable[Pair], traceroutes: int | N
     return Discovery(seen, total, len(pairs) if traceroutes is None else traceroutes)
 
 
-def similarity(placement: Placement, overlay: Overlay) -> Similarity:
+def measure_similarity(placement: Placement, overlay: Overlay) -> Similarity:
     """The metrics over all pairs of peers. Of several shortest overlay routes the one with the fewest hops counts."""
     ends = np.array([(link.a, link.b) for link in overlay.links], dtype=np.int64).reshape(-1, 2)
     delays = placement.direct_ns[ends[:, 0], ends[:, 1]]
@@ -66,12 +66,14 @@ def similarity(placement: Placement, overlay: Overlay) -> Similarity:
     apart = placement.homes[a] != placement.homes[b]
     stretch = (distance[a, b] >> _HOP_BITS)[apart].sum() / placement.direct_ns[a, b][apart].sum()
     paths = placement.paths(a, b)
-    hops, match = _compare(a, b, placement.homes, before, paths.starts, paths.components, placement.underlay.routers)
+    hops, match = _compare_routes(
+        a, b, placement.homes, before, paths.starts, paths.components, placement.underlay.routers
+    )
     return Similarity(float(stretch), float(hops), float(match))
 
 
 @compiled
-def _compare(
+def _compare_routes(
     a: Ints, b: Ints, homes: Ints, before: Index, starts: Ints, components: Index, routers: int
 ) -> tuple[float, float]:
     """The mean hop ratio and path match. A route passes a router if it passes any peer attached to it."""

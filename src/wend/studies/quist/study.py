@@ -16,7 +16,7 @@ from wend.studies.study_model import (
     Series,
     Size,
     Study,
-    panels_at,
+    make_panels,
 )
 
 TRANSIT_STUB: Fields = {"underlay": "transit-stub"}
@@ -62,10 +62,10 @@ RELIABILITY = "joint path reliability (%)"
 EVENTS = "delivered, of the wanted events (%)"
 
 
-def _over_k(
+def _k_figure(
     name: str, title: str, metric: str, label: str, caption: str, series: tuple[Series, ...], *, percent: bool
 ) -> Figure:
-    panels = panels_at(PRINTED, "{}", label, metric, percent=percent)
+    panels = make_panels(PRINTED, "{}", label, metric, percent=percent)
     return Figure(name, title, caption, {"kind": "similarity"}, panels, series, K)
 
 
@@ -79,7 +79,7 @@ def _tree_panels(
     )
 
 
-def _over_trees(name: str, title: str, metric: str, label: str, *, percent: bool = True, gain: bool = False) -> Figure:
+def _tree_figure(name: str, title: str, metric: str, label: str, *, percent: bool = True, gain: bool = False) -> Figure:
     return Figure(
         name,
         title,
@@ -91,25 +91,25 @@ def _over_trees(name: str, title: str, metric: str, label: str, *, percent: bool
 
 
 FIGURES = (
-    _over_k(
+    _k_figure(
         "7.3", "Link discovery ratio", "discovery", DISCOVERED,
         "The share of the links on paths between peers that lie on a traced path.", TRACED, percent=True,
     ),
-    _over_k(
+    _k_figure(
         "7.4", "Traceroute efficiency", "efficiency_100", "links per 100 traceroutes (%)",
         "The discovery ratio per hundred traceroutes. A peer makes k traceroutes.", TRACED, percent=True,
     ),
-    _over_k(
+    _k_figure(
         "7.5", "Stretch, without last miles", "stretch", STRETCH,
         "Shortest overlay routes over shortest underlay paths; 1 is ideal. Without TDO, k is the degree.",
         (NONE, *TRACED), percent=False,
     ),
-    _over_k(
+    _k_figure(
         "7.6", "Hop ratio", "hop_ratio", "peers' routers on the path / peers on the route",
         "Does an overlay route have as many peers as lie on the underlay path? 1 is ideal.",
         (NONE, *TRACED), percent=False,
     ),
-    _over_k(
+    _k_figure(
         "7.7", "Path match", "path_match", "peers missed + peers off the path",
         "Are these the same peers? 0 is ideal, 2 is the worst.", (NONE, *TRACED), percent=False,
     ),
@@ -129,18 +129,18 @@ FIGURES = (
             for alpha, colour in ((50, "red"), (80, "orange"), (100, "green"), (200, "blue"))
         ),
     ),
-    _over_trees("7.10", "Underlay link resilience", "resilience", "links that must fail", percent=False),
-    _over_trees("7.11", "Joint path reliability", "reliability", RELIABILITY),
-    _over_trees("7.12", "Reliability gained over no TDO", "reliability_gain", "gain (%)", percent=False, gain=True),
-    _over_trees("7.13", "Event ratio", "events", EVENTS),
-    _over_trees("7.14", "Event ratio gained over no TDO", "events_gain", "gain (%)", percent=False, gain=True),
+    _tree_figure("7.10", "Underlay link resilience", "resilience", "links that must fail", percent=False),
+    _tree_figure("7.11", "Joint path reliability", "reliability", RELIABILITY),
+    _tree_figure("7.12", "Reliability gained over no TDO", "reliability_gain", "gain (%)", percent=False, gain=True),
+    _tree_figure("7.13", "Event ratio", "events", EVENTS),
+    _tree_figure("7.14", "Event ratio gained over no TDO", "events_gain", "gain (%)", percent=False, gain=True),
     Figure(
         "time", "Failures as processes in time",
         "Simulated: 40 peers, 5 landmarks, the same availabilities. Broken lines: no retransmission.",
         {"kind": "timed"},
         (
-            *panels_at(PRINTED, "{}", EVENTS, "delivered", series=(*RUNNING, *STATIC)),
-            *panels_at(PRINTED, "{}, on time", "events on time (%)", "on_time", series=RUNNING),
+            *make_panels(PRINTED, "{}", EVENTS, "delivered", series=(*RUNNING, *STATIC)),
+            *make_panels(PRINTED, "{}, on time", "events on time (%)", "on_time", series=RUNNING),
         ),
         axis=OUTAGE,
     ),
@@ -153,8 +153,8 @@ FIGURES = (
     Figure(
         "maps-similarity", "Two real networks, discovered", "As Figures 7.3 and 7.5.", {"kind": "similarity"},
         (
-            *panels_at(MAPS, "{}", DISCOVERED, "discovery"),
-            *panels_at(MAPS, "{}", STRETCH, "stretch", percent=False),
+            *make_panels(MAPS, "{}", DISCOVERED, "discovery"),
+            *make_panels(MAPS, "{}", STRETCH, "stretch", percent=False),
         ),
         TRACED, K_OF_MAPS,
     ),
@@ -167,7 +167,9 @@ _TWO: Places = (("transit-stub", {**_UNDERLAY, **TRANSIT_STUB}), ("BRITE", {**_U
 _MAPS: Places = tuple((name, {**_UNDERLAY, **at}) for name, at in MAPS)
 
 
-def _row(label: str, metric: str, stub: float, brite: float, *, percent: bool = False, digits: int = 2) -> MetricRow:
+def _make_row(
+    label: str, metric: str, stub: float, brite: float, *, percent: bool = False, digits: int = 2
+) -> MetricRow:
     """A row with the thesis's values for both underlays."""
     return MetricRow(label, metric, {"transit-stub": stub, "BRITE": brite}, percent, digits)
 
@@ -179,13 +181,13 @@ TABLES = (
         "Computed from the reliabilities that were drawn: the inverse of the mean of -ln r.",
         _TWO,
         (
-            _row("router", "alpha_router", 50, 50, digits=1),
-            _row("router of a transit domain", "alpha_transit_router", 100, 100, digits=1),
-            _row("link within a stub domain or AS", "alpha_link", 50, 50, digits=1),
-            _row("border link", "alpha_border_link", 80, 80, digits=1),
-            _row("transit link", "alpha_transit_link", 100, 100, digits=1),
-            _row("last mile", "alpha_last_mile", 200, 200, digits=1),
-            _row("peer", "alpha_peer", 100, 100, digits=1),
+            _make_row("router", "alpha_router", 50, 50, digits=1),
+            _make_row("router of a transit domain", "alpha_transit_router", 100, 100, digits=1),
+            _make_row("link within a stub domain or AS", "alpha_link", 50, 50, digits=1),
+            _make_row("border link", "alpha_border_link", 80, 80, digits=1),
+            _make_row("transit link", "alpha_transit_link", 100, 100, digits=1),
+            _make_row("last mile", "alpha_last_mile", 200, 200, digits=1),
+            _make_row("peer", "alpha_peer", 100, 100, digits=1),
         ),
     ),
     MetricTable(
@@ -194,12 +196,12 @@ TABLES = (
         "Paths are those between the routers of the peers.",
         (*_TWO, *_MAPS),
         (
-            _row("routers", "routers", 1640, 1640, digits=0),
+            _make_row("routers", "routers", 1640, 1640, digits=0),
             MetricRow("edges", "edges", {"BRITE": 3320}, digits=0),
-            _row("mean path length, hops", "hops", 6.97, 13.49),
-            _row("diameter, hops", "diameter", 10, 32),
-            _row("mean path reliability", "path_reliability", 0.8863, 0.5388, percent=True),
-            _row("least path reliability", "worst_path", 0.6812, 0.0418, percent=True),
+            _make_row("mean path length, hops", "hops", 6.97, 13.49),
+            _make_row("diameter, hops", "diameter", 10, 32),
+            _make_row("mean path reliability", "path_reliability", 0.8863, 0.5388, percent=True),
+            _make_row("least path reliability", "worst_path", 0.6812, 0.0418, percent=True),
         ),
     ),
     MetricTable(

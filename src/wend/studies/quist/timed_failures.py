@@ -16,7 +16,7 @@ from wend.drivers.sim.run import play
 from wend.drivers.world import World
 from wend.model.events import PeerId
 from wend.model.units import Nanos
-from wend.studies.quist.construction import build_trees, link_weights
+from wend.studies.quist.construction import build_trees, compute_link_weights
 from wend.studies.quist.tree_forwarding import Flags, TreeForwarding
 from wend.topology.catalog import make
 from wend.topology.component_reliability import reliabilities
@@ -73,31 +73,33 @@ def run_timed(trial: TimedTrial, seed: int) -> dict[str, float]:
         "delivered": summary.delivery,
         "on_time": summary.on_time,
         "packets": summary.packets.shared,
-        "at_once": _at_once(world, events),
+        "at_once": _share_at_once(world, events),
     }
     if trial.strategy != "adaptive":
         reliable = reliabilities(placement, seed)
         reliable[placement.first_peer : placement.first_last_mile] = 1.0  # peers do not fail here
-        built = build_trees(overlay, link_weights(placement, overlay, reliable), trial.trees, trial.strategy, seed=seed)
-        metrics["static"] = _static(world, built.trees, events)
+        built = build_trees(
+            overlay, compute_link_weights(placement, overlay, reliable), trial.trees, trial.strategy, seed=seed
+        )
+        metrics["static"] = _share_over_static_trees(world, built.trees, events)
     return metrics
 
 
-def _up(world: World, now: Nanos) -> Flags:
+def _find_working_links(world: World, now: Nanos) -> Flags:
     return np.array([world.faults.is_up(link, now) for link in range(len(world.overlay.links))])
 
 
-def _at_once(world: World, events: list[Event]) -> float:
+def _share_at_once(world: World, events: list[Event]) -> float:
     ends = np.array([(link.a, link.b) for link in world.overlay.links], dtype=np.int64)
     reached = expected = 0
     for now, publisher, subscribers in events:
-        _, component = components(world.overlay.peers, ends[_up(world, now)])
+        _, component = components(world.overlay.peers, ends[_find_working_links(world, now)])
         reached += sum(int(component[peer] == component[publisher]) for peer in subscribers)
         expected += len(subscribers)
     return reached / max(1, expected)
 
 
-def _static(world: World, trees: list[list[int]], events: list[Event]) -> float:
+def _share_over_static_trees(world: World, trees: list[list[int]], events: list[Event]) -> float:
     """The share that static trees deliver. The states of overlay links come from the simulated underlay."""
     forwarding = TreeForwarding(world.overlay, trees)
     everyone = np.ones(world.overlay.peers, dtype=np.bool_)
@@ -105,6 +107,6 @@ def _static(world: World, trees: list[list[int]], events: list[Event]) -> float:
     for now, publisher, subscribers in events:
         wants = np.zeros(world.overlay.peers, dtype=np.bool_)
         wants[list(subscribers)] = True
-        reached += int(forwarding.send(publisher, wants, _up(world, now), everyone)[-1])
+        reached += int(forwarding.send(publisher, wants, _find_working_links(world, now), everyone)[-1])
         expected += len(subscribers)
     return reached / max(1, expected)

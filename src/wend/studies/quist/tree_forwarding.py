@@ -64,7 +64,7 @@ def draw_workload(peers: int, events: int, subscriptions: int, seed: int) -> Pub
     return Publications(publishers.astype(np.int64), wants)
 
 
-def publish(
+def publish_events(
     placement: Placement, overlay: Overlay, trees: Sequence[Tree], reliability: Floats, load: Publications, seed: int
 ) -> PublishOutcome:
     """Publish every event. Its component states depend on the seed, not on the overlay or the trees."""

@@ -17,11 +17,11 @@ import numpy as np
 from wend.model.errors import ConfigError
 from wend.pipeline.code_hash import PARTS as SIMULATED
 from wend.pipeline.sweeps.trials import TrialKind, Trials
-from wend.studies.quist.construction import build_trees, form_overlay, link_weights
-from wend.studies.quist.joint_reliability import joint_reliability
-from wend.studies.quist.similarity import discovery, similarity
+from wend.studies.quist.construction import build_trees, compute_link_weights, form_overlay
+from wend.studies.quist.joint_reliability import compute_joint_reliability
+from wend.studies.quist.similarity import measure_discovery, measure_similarity
 from wend.studies.quist.timed_failures import TIMED_METRICS, TimedTrial, run_timed
-from wend.studies.quist.tree_forwarding import Publications, draw_workload, publish
+from wend.studies.quist.tree_forwarding import Publications, draw_workload, publish_events
 from wend.topology.catalog import make
 from wend.topology.component_reliability import (
     LAST_MILE_ALPHA,
@@ -168,10 +168,10 @@ def run_similarity(trial: SimilarityTrial, seed: int) -> dict[str, float]:
         if trial.strategy == "random" and trial.k < 3:
             return {}  # a random overlay with so few links is not connected
         raise
-    like = similarity(testbed.placement, overlay)
+    like = measure_similarity(testbed.placement, overlay)
     metrics = {"stretch": like.stretch, "hop_ratio": like.hop_ratio, "path_match": like.path_match}
     if traced:
-        seen = discovery(testbed.placement, traced, trial.k * trial.peers)
+        seen = measure_discovery(testbed.placement, traced, trial.k * trial.peers)
         metrics |= {
             "discovery": seen.ratio,
             "discovery_with_last_miles": (seen.discovered + trial.peers) / (seen.total + trial.peers),
@@ -224,9 +224,9 @@ FOREST_METRICS = (
 def run_forest(trial: ForestTrial, seed: int) -> dict[str, float]:
     """Section 7.3, and the messages that building the trees takes."""
     if trial.strategy == "random":
-        return dict(_baseline(trial, seed))
-    metrics = _forest(trial, seed)
-    base = _baseline(msgspec.structs.replace(trial, strategy="random", builder="mrst", k=DEGREE), seed)
+        return dict(_run_baseline(trial, seed))
+    metrics = _run_trees(trial, seed)
+    base = _run_baseline(msgspec.structs.replace(trial, strategy="random", builder="mrst", k=DEGREE), seed)
     gains = {
         f"{metric}_gain_{trees}": 100 * (metrics[f"{metric}_{trees}"] / base[f"{metric}_{trees}"] - 1)
         for metric in ("reliability", "events")
@@ -236,23 +236,25 @@ def run_forest(trial: ForestTrial, seed: int) -> dict[str, float]:
 
 
 @lru_cache(_CACHED)
-def _baseline(trial: ForestTrial, seed: int) -> dict[str, float]:
-    return _forest(trial, seed)
+def _run_baseline(trial: ForestTrial, seed: int) -> dict[str, float]:
+    return _run_trees(trial, seed)
 
 
-def _forest(trial: ForestTrial, seed: int) -> dict[str, float]:
+def _run_trees(trial: ForestTrial, seed: int) -> dict[str, float]:
     testbed = make_testbed(trial.underlay, trial.peers, seed)
     placement, reliability = testbed.placement, testbed.reliability
     overlay, _ = make_overlay(testbed, trial.strategy, trial.k, seed)
-    built = build_trees(overlay, link_weights(placement, overlay, reliability), trial.trees, trial.builder, seed=seed)
+    built = build_trees(
+        overlay, compute_link_weights(placement, overlay, reliability), trial.trees, trial.builder, seed=seed
+    )
     load = _cached_workload(trial.peers, trial.events, trial.subscriptions, seed)
-    together = joint_reliability(placement, overlay, built.trees, reliability)
-    outcome = publish(placement, overlay, built.trees, reliability, load, seed)
+    together = compute_joint_reliability(placement, overlay, built.trees, reliability)
+    outcome = publish_events(placement, overlay, built.trees, reliability, load, seed)
     columns = {
         "reliability": together.mean_reliability(),
         "resilience": together.mean_resilience(),
         "events": outcome.ratio,
-        "expected": _expected_ratio(together.reliability, load, trial.peers),
+        "expected": _compute_expected_ratio(together.reliability, load, trial.peers),
         "copies": outcome.copies,
     }
     degrees = np.bincount(np.array([(link.a, link.b) for link in overlay.links]).ravel(), minlength=trial.peers)
@@ -265,7 +267,7 @@ def _forest(trial: ForestTrial, seed: int) -> dict[str, float]:
     }
 
 
-def _expected_ratio(reliability: Floats, load: Publications, peers: int) -> Floats:
+def _compute_expected_ratio(reliability: Floats, load: Publications, peers: int) -> Floats:
     """The joint reliability of pairs, weighted by the number of events between them."""
     counts = np.zeros((peers, peers))
     np.add.at(counts, load.publishers, load.wants.astype(float))
@@ -293,7 +295,7 @@ def make_testbed(underlay: str, peers: int, seed: int) -> Testbed:
     return Testbed(placement, reliabilities(placement, seed))
 
 
-def cost(trial: UnderlayTrial | SpreadTrial | SimilarityTrial | ForestTrial | TimedTrial) -> float:
+def estimate_cost(trial: UnderlayTrial | SpreadTrial | SimilarityTrial | ForestTrial | TimedTrial) -> float:
     """Estimate the seconds of a trial."""
     size = float((trial.peers / 250) ** 1.5)
     match trial:
@@ -317,10 +319,10 @@ _PARTS = (
 )
 TRIALS = Trials(
     (
-        TrialKind("underlay", UnderlayTrial, run_underlay, UNDERLAY_METRICS, parts=_PARTS, cost=cost),
-        TrialKind("spread", SpreadTrial, run_spread, SPREAD_METRICS, parts=_PARTS, cost=cost),
-        TrialKind("similarity", SimilarityTrial, run_similarity, SIMILARITY_METRICS, parts=_PARTS, cost=cost),
-        TrialKind("forest", ForestTrial, run_forest, FOREST_METRICS, parts=_PARTS, cost=cost),
-        TrialKind("timed", TimedTrial, run_timed, TIMED_METRICS, parts=_PARTS, cost=cost),
+        TrialKind("underlay", UnderlayTrial, run_underlay, UNDERLAY_METRICS, parts=_PARTS, cost=estimate_cost),
+        TrialKind("spread", SpreadTrial, run_spread, SPREAD_METRICS, parts=_PARTS, cost=estimate_cost),
+        TrialKind("similarity", SimilarityTrial, run_similarity, SIMILARITY_METRICS, parts=_PARTS, cost=estimate_cost),
+        TrialKind("forest", ForestTrial, run_forest, FOREST_METRICS, parts=_PARTS, cost=estimate_cost),
+        TrialKind("timed", TimedTrial, run_timed, TIMED_METRICS, parts=_PARTS, cost=estimate_cost),
     )
 )

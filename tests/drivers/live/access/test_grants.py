@@ -153,28 +153,28 @@ TABLE = GrantTable(
 
 
 def test_a_client_has_the_rights_of_all_of_its_groups() -> None:
-    both = TABLE.rights(("plant", "office", "unknown"))
+    both = TABLE.find_rights(("plant", "office", "unknown"))
     assert both is not None and tuple(both.granted) == ("office", "plant") and both.admin
     assert both.granted_filter("true") == "topic = 'o' or topic = 'p'"
     assert both.may_publish({"topic": "p"}) and not both.may_publish({"topic": "o"})
     assert both.limits == UsageLimits(connections=3, events_per_s=None)
     assert both.group_limits == {"office": NO_LIMITS, "plant": UsageLimits(connections=5)}
-    assert TABLE.rights(("plant", "office", "unknown")) is both
+    assert TABLE.find_rights(("plant", "office", "unknown")) is both
 
 
 def test_who_is_in_no_group_with_a_grant_may_do_nothing_where_there_are_grants() -> None:
     for groups in ((), ("unknown",), (LOCAL, "unknown"), (LOCAL,)):
-        nobody = TABLE.rights(groups)
+        nobody = TABLE.find_rights(groups)
         assert nobody is not None and not nobody.admin and not nobody.may_publish({"topic": "p"})
         with raises("subscribe-refused"):
             nobody.granted_filter("topic = 'p'")
-    assert GrantTable({}).rights(("plant",)) is None
+    assert GrantTable({}).find_rights(("plant",)) is None
 
 
 def test_clients_of_this_machine_are_limited_only_by_a_grant_for_them() -> None:
-    assert TABLE.rights(None) is None
+    assert TABLE.find_rights(None) is None
     table = GrantTable({LOCAL: Grant(subscribe="topic = 'l'")})
-    limited, claimed = table.rights(None), table.rights((LOCAL,))
+    limited, claimed = table.find_rights(None), table.find_rights((LOCAL,))
     assert limited is not None and not limited.may_publish({"topic": "l"}) and limited.may_receive({"topic": "l"})
     assert claimed is not None and not claimed.may_receive({"topic": "l"})
 

@@ -8,7 +8,7 @@ import pytest
 from wend.drivers.live.transport import wire
 from wend.drivers.live.transport.socket import HOLD_NS, MAX_ACKS, SendQueue
 from wend.model.events import Event, EventId, PeerId
-from wend.protocol.messages import Ack, Data, Hello, Message, older
+from wend.protocol.messages import Ack, Data, Hello, Message, increase_age
 
 
 class Sent:
@@ -54,7 +54,7 @@ def test_an_ack_says_how_long_its_packet_waited_for_this_process() -> None:
         sent.now += 5
         sent.queue.release()
         assert sent.taken() == [(1, [Ack(1, held_ns=30)]), (1, [Ack(2, held_ns=35)])]
-        assert older(Ack(1, True, 30), 5) == Ack(1, True, 35)
+        assert increase_age(Ack(1, True, 30), 5) == Ack(1, True, 35)
 
     asyncio.run(scene())
 

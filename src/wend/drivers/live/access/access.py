@@ -157,7 +157,7 @@ class Access:
         """The durable subscription that the client may remove: its own, or as an administrator any by its full name."""
         return name if self.rights.admin and SEPARATOR in name else self.full_name(name)
 
-    def visible(self, durable: Iterable[DurableStatus]) -> tuple[DurableStatus, ...]:
+    def visible_subscriptions(self, durable: Iterable[DurableStatus]) -> tuple[DurableStatus, ...]:
         """The durable subscriptions that the client may see: its own, or as an administrator all."""
         if self.rights.admin:
             return tuple(durable)

@@ -95,7 +95,7 @@ class ClientAdmission:
         """Open the access of a new connection; None if it may do everything. `durable` are the durable subscriptions of
         the peer, which is the `keeper`. Raises `Refused` if the client has too many connections."""
         name = "" if identity is None else identity.name  # no certificate or token has an empty name
-        rights = self.grants.rights(None if identity is None else identity.groups)
+        rights = self.grants.find_rights(None if identity is None else identity.groups)
         if rights is None:
             return None
         now_s = self._clock_s()
@@ -121,7 +121,7 @@ class ClientAdmission:
 
     def has_changed_rights(self, identity: Identity | None, access: Access | None) -> bool:
         """Whether the rights of a client have changed since it connected. Raises `Refused` if they are too large."""
-        rights = self.grants.rights(None if identity is None else identity.groups)
+        rights = self.grants.find_rights(None if identity is None else identity.groups)
         if rights is None or access is None:
             return (rights is None) != (access is None)
         return rights.granted != access.rights.granted

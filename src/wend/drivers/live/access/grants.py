@@ -171,7 +171,7 @@ class GrantTable:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def rights(self, groups: Sequence[str] | None) -> Rights | None:
+    def find_rights(self, groups: Sequence[str] | None) -> Rights | None:
         """The rights of a client of these groups; None if it may do everything. `groups` is None for a local client,
         which shows neither certificate nor token. Raises `Refused` if the grants of the groups are too large
         together."""

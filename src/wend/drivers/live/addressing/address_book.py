@@ -68,7 +68,7 @@ class AddressBook:
         """The latest known incarnation of a peer, or 0."""
         return self._incarnations.get(peer, 0)
 
-    def owner(self, address: Address) -> PeerId | None:
+    def find_owner(self, address: Address) -> PeerId | None:
         """The peer that has this address."""
         return self._owners.get(address)
 

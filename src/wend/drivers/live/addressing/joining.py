@@ -18,7 +18,7 @@ from wend.drivers.live.transport.wire import InnerDatagram
 from wend.drivers.live.wake_timer import WakeTimer
 from wend.model.events import PeerId
 from wend.model.units import MS, Nanos
-from wend.protocol.messages import older
+from wend.protocol.messages import increase_age
 from wend.protocol.peer import Peer
 from wend.protocol.ports import ContactFound, Effect, Input, LinkAdded, Neighbour, Send, WakeAt
 
@@ -162,7 +162,7 @@ class Joining:
         return self._peer.informants
 
     def on_found(self, waiting: Send, waited_ns: Nanos) -> None:
-        self._perform([Send(waiting.peer, older(waiting.message, waited_ns))])
+        self._perform([Send(waiting.peer, increase_age(waiting.message, waited_ns))])
 
     def on_contact(self, peer: PeerId) -> None:
         if self.makes_links:

@@ -57,7 +57,7 @@ class ClientRequests:
                 self._output.answer(frames.StatusFrame(ref, self._broker.status()))
             case frames.ListSubscriptions(ref, after):
                 durable = self._broker.durable.status()
-                visible = durable if self._access is None else self._access.visible(durable)
+                visible = durable if self._access is None else self._access.visible_subscriptions(durable)
                 self._output.answer(_fill_page(ref, [one for one in visible if one.name > after]))
             case frames.Unretain(ref, attribute, value):
                 self._unretain(attribute, value)

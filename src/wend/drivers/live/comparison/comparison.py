@@ -212,6 +212,8 @@ class Comparison:
 
 def _publications(world: World) -> Iterator[tuple[Nanos, Topic]]:
     """The publications of all topics in order of time."""
-    due = [zip(topic.moments(world.begin_ns, world.stop_ns), repeat(n)) for n, topic in enumerate(world.topics)]
+    due = [
+        zip(topic.publication_times(world.begin_ns, world.stop_ns), repeat(n)) for n, topic in enumerate(world.topics)
+    ]
     for moment, number in heapq.merge(*due):
         yield moment, world.topics[number]

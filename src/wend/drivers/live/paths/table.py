@@ -22,7 +22,7 @@ class PathTable:
     def __init__(self, paths: dict[tuple[PeerId, PeerId], Path]) -> None:
         self._paths = paths
 
-    def path(self, a: PeerId, b: PeerId) -> Path | None:
+    def find_path(self, a: PeerId, b: PeerId) -> Path | None:
         """The routers from `a` to `b`; None if the file has no such path."""
         if (a, b) in self._paths:
             return self._paths[a, b]
@@ -30,7 +30,7 @@ class PathTable:
         return None if reverse is None else reverse[::-1]
 
     async def find(self, here: PeerId, there: PeerId, address: Address) -> Path | None:
-        return self.path(here, there)
+        return self.find_path(here, there)
 
     def close(self) -> None:
         pass

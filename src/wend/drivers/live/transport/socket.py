@@ -20,7 +20,7 @@ from wend.drivers.live.transport.flood_filter import FloodFilter
 from wend.drivers.live.transport.kernel_queue import CHECK_NS, KernelQueue
 from wend.model.events import PeerId
 from wend.model.units import MS, SECOND, Nanos
-from wend.protocol.messages import Ack, older
+from wend.protocol.messages import Ack, increase_age
 
 RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024
 BATCH_DATAGRAMS = 64
@@ -99,7 +99,7 @@ class SendQueue:
             self._release_later()
         else:
             self._acked_ns[peer] = now
-            self.send(peer, wire.encode_message(older(ack, self.waited_ns) if self.waited_ns else ack))
+            self.send(peer, wire.encode_message(increase_age(ack, self.waited_ns) if self.waited_ns else ack))
 
     def bundle(self) -> bool:
         """Bundle messages from now on, until `flush`. False if it does so already."""

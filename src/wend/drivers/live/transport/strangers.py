@@ -69,7 +69,7 @@ class StrangerLog:
             return f"peer {sender} sends them to peer {receiver}, and this is peer {self._me}"
         if sender == self._me:
             return "they are from another peer that has this peer's id"
-        owner = self._book.owner(address)
+        owner = self._book.find_owner(address)
         if owner == sender:
             return (
                 f"they are from an earlier incarnation of peer {sender}; the clock of its host was set back and the "

@@ -171,7 +171,7 @@ class ClusterContacts:
 
     def _send_digests(self, now: Nanos, peers: Iterable[PeerId]) -> Iterator[PluginEffect]:
         for peer in peers:
-            yield from self._cluster.send((peer,), self.directory.digest(self._detector.next_number(now, peer)))
+            yield from self._cluster.send((peer,), self.directory.make_digest(self._detector.next_number(now, peer)))
 
     def on_digest(self, now: Nanos, sender: PeerId, digest: DirectoryDigest) -> list[PluginEffect]:
         cluster = self._cluster

@@ -92,7 +92,7 @@ class ClusterDirectory:
         self.slots = {name: self._entries[name].slots for name in sorted(self._entries)}
         self._holders = frozenset(peer for slots in self.slots.values() for peer in slot_holders(slots))
 
-    def digest(self, number: int) -> DirectoryDigest:
+    def make_digest(self, number: int) -> DirectoryDigest:
         return DirectoryDigest(number, tuple((name, *entry.version) for name, entry in self._entries.items()))
 
     def answer(self, digest: DirectoryDigest) -> DirectoryEntries:
@@ -107,7 +107,7 @@ class ClusterDirectory:
         newest = present.version if present is not None else self._expired.get(name)
         return newest is None or version > newest
 
-    def entries(self, names: Iterable[str]) -> tuple[ClusterEntry, ...]:
+    def select_entries(self, names: Iterable[str]) -> tuple[ClusterEntry, ...]:
         return tuple(self._entries[name] for name in dict.fromkeys(names) if name in self._entries)
 
 

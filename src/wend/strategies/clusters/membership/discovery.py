@@ -118,7 +118,7 @@ class ClusterDiscovery:
         answer = SearchAnswer(
             cluster.name,
             message.cluster,
-            directory.entries((cluster.name, message.cluster)) or cluster.entries(),
+            directory.select_entries((cluster.name, message.cluster)) or cluster.entries(),
             self._other_seekers(message.cluster, sender),
             directory.last_term(message.cluster),
         )

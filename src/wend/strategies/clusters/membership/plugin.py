@@ -260,7 +260,7 @@ class Clusters(Membership):
         yield from contacts.warn_successor(message.entries, sender)
         yield from self._add_entries(now, message.entries, sender)
         if message.wanted:
-            yield from cluster.send((sender,), DirectoryEntries(contacts.directory.entries(message.wanted)))
+            yield from cluster.send((sender,), DirectoryEntries(contacts.directory.select_entries(message.wanted)))
 
     def _add_entries(self, now: Nanos, entries: tuple[ClusterEntry, ...], sender: PeerId) -> Iterator[PluginEffect]:
         contacts = self._contacts
