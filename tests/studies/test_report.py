@@ -64,7 +64,7 @@ def test_the_page_needs_nothing_but_itself(finished: StudyResults, out: Path) ->
     page = Page((out / "report.html").read_text())
     assert page.fetched == []
     assert page.tags.count("script") == 1, "its own, which sorts claims"
-    assert (out / "report.html").read_text().count('role="img"') == 4 + 2 + 2
+    assert (out / "report.html").read_text().count('role="img"') == 4 + 2 + 3
 
 
 def test_the_page_follows_the_readers_light(finished: StudyResults, out: Path) -> None:
