@@ -47,7 +47,10 @@ def test_sim_writes_its_trace_and_replaces_none_unasked(said: Said, tmp_path: Pa
             "wend: --detection changes nothing here: dcrd does not use the failure detector\n",
         ),
         (("--detection", "90ms", "--redundancy", "none"), ""),
-        (("--topology", "full-mesh", "--degree", "3"), "wend: --degree changes nothing here: it is for regular, not "),
+        (
+            ("--topology", "full-mesh", "--degree", "3"),
+            "wend: --degree changes nothing here: it is for regular or random, not ",
+        ),
         (("--queue", "3"), "wend: --queue changes nothing here: nothing has a capacity\n"),
         (("--queue", "3", "--link-capacity", "40"), ""),
     ],

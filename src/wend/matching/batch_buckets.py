@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from wend.matching.borders import choose_borders
 from wend.matching.conjunctions import Conjunction
-from wend.matching.values import WHOLE, Cuts, Values, interval, pieces
+from wend.matching.values import WHOLE, Cuts, Values, interval, is_nan, pieces
 from wend.model.events import Range
 
 MISSING, NAN, FALSE, TRUE, FIRST_NUMBER = range(5)
@@ -160,7 +160,7 @@ class AttributeBuckets:
             return BucketCell(*self.strings.cell(value), float(self.names.get(value, -1)))
         if isinstance(value, bool):
             return BucketCell(FALSE + value, True)
-        if isinstance(value, float) and math.isnan(value):
+        if is_nan(value):
             return BucketCell(NAN, True)
         row, exact = self.numbers.cell(value)
         return (

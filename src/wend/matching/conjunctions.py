@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from wend.matching.values import ANYTHING, NUMBERS, PRESENT, Number, Values
+from wend.matching.values import ANYTHING, NUMBERS, PRESENT, Number, Values, is_nan
 from wend.model.events import Attributes, Range
 
 # Each comparison as the set of its outcomes: 1 below, 2 equal, 4 above. So `and` is `&`.
@@ -52,7 +52,7 @@ class Binding(msgspec.Struct, frozen=True, gc=False, order=True):
             fits = isinstance(left, bool) and isinstance(right, bool) and self.factor == 1
         else:
             right = multiply_exactly(self.factor, right)
-            fits = not isnan(left) and not isnan(right)
+            fits = not is_nan(left) and not is_nan(right)
         return fits and _COMPARE[self.outcomes](left, right)
 
     def _is_possible(self, left: object, right: object) -> bool:
@@ -103,13 +103,9 @@ def find_span(value: object) -> Span | None:
         high = (None if text else inf) if value.high is None else value.high
         low_in = not value.low_open and (text or value.low is not None)
         return Span(low, high, low_in, not value.high_open and value.high is not None, text)
-    if isinstance(value, bool) or not isinstance(value, int | float | str) or isnan(value):
+    if isinstance(value, bool) or not isinstance(value, int | float | str) or is_nan(value):
         return None
     return Span(value, value, True, True, isinstance(value, str))
-
-
-def isnan(value: object) -> bool:
-    return isinstance(value, float) and math.isnan(value)
 
 
 def multiply_exactly(factor: Number, value: Any) -> Any:

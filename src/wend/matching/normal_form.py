@@ -21,7 +21,8 @@ TRUE = Conjunction(())
 
 
 def normal_form(tree: Tree) -> tuple[Conjunction, ...]:
-    """The conjunctions of a tree that no other one covers, in the order of their texts."""
+    """The conjunctions of a tree, sorted by their texts. Those that another one covers are left out if testing all
+    pairs is cheap enough."""
     budget = Budget(tree)
     distinct = list(dict.fromkeys(_alternatives(tree, budget)))
     weight = sum(c.weight for c in distinct)

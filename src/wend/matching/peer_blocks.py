@@ -11,8 +11,8 @@ from typing import Any
 
 from wend.matching.borders import choose_borders
 from wend.matching.boxes import compact_matches, intervals
-from wend.matching.conjunctions import Conjunction, isnan
-from wend.matching.values import Values, pieces, values_between
+from wend.matching.conjunctions import Conjunction
+from wend.matching.values import Values, is_nan, pieces, values_between
 from wend.model.events import Attributes, Range
 
 MAX_ROWS = 256
@@ -77,7 +77,7 @@ class _Side:
         """The row of a single value."""
         if isinstance(value, str):
             return self.first_text + bisect_right(self.texts, value)
-        if value is None or isinstance(value, bool) or isnan(value):
+        if value is None or isinstance(value, bool) or is_nan(value):
             return 0
         return 1 + bisect_right(self.numbers, value)
 

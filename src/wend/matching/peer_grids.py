@@ -11,8 +11,7 @@ from itertools import combinations
 from typing import Any
 
 from wend.matching.boxes import Box, compact_matches
-from wend.matching.conjunctions import isnan
-from wend.matching.values import NOTHING, Values, pieces, values_between
+from wend.matching.values import NOTHING, Values, is_nan, pieces, values_between
 from wend.model.events import Attributes, Range
 
 MAX_CELLS = 16
@@ -194,4 +193,4 @@ def _as_set(value: Any) -> Values:
     """A range or a single value as a set. No box contains a truth value or NaN."""
     if type(value) is Range:
         return values_between(value.low, value.high, value.low_open, value.high_open)
-    return NOTHING if isinstance(value, bool) or isnan(value) else values_between(value, value)
+    return NOTHING if isinstance(value, bool) or is_nan(value) else values_between(value, value)

@@ -39,6 +39,10 @@ def next_value(value: Any) -> Any:
     return normal_number(value) + 1
 
 
+def is_nan(value: object) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
 def previous_value(value: Any) -> Any:
     """The previous value; None for a text without one, which is the limit of longer texts."""
     if isinstance(value, str):
@@ -169,7 +173,7 @@ class Values(msgspec.Struct, frozen=True, gc=False):
         if isinstance(value, bool):
             return value in self.booleans
         if isinstance(value, int | float):
-            return bool(bisect_right(self.numbers, value) & 1) and not (isinstance(value, float) and math.isnan(value))
+            return bool(bisect_right(self.numbers, value) & 1) and not is_nan(value)
         if isinstance(value, Range):
             cuts = interval(value.low, value.high, value.low_open, value.high_open)
             if not cuts:

@@ -170,7 +170,7 @@ def _largest_change(then: np.ndarray, today: np.ndarray) -> float:
 
 
 def _load_today(plan: Plan, network: FlowNetwork, now: Flows) -> float:
-    """The highest load if the flows of the plan have the rates of today."""
+    """The highest load of the plan at today's rates of its flows."""
     factor = np.array([now.get(flow, 0.0) / rate if rate else 0.0 for flow, rate in _planned_rates(plan).items()])
     loads = compute_loads(plan, plan.graphs["share"] * factor[plan.graphs["flow"]])
     return highest_load(plan, loads, network.arc_capacity, network.peer_capacity)

@@ -313,7 +313,7 @@ class ClientEngine(Engine):
     # ---------------------------------------------------------------- publishers
 
     def publish(self, now: Nanos, peer: PeerId, topic: Topic) -> list[Effect]:
-        self.schedule_next(now, topic)
+        self.schedule_next_publication(now, topic)
         publisher = self.peers[peer]
         if publisher is None or peer in self._stopping:
             self.notices["publisher-down"] += 1

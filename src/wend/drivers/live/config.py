@@ -243,7 +243,8 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
 
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> Self:
-        """A file that names an interest or a membership, but no strategy, has the strategy that goes with it."""
+        """Read the fields of a file. If they name an interest or a membership but no strategy, the file gets the
+        strategy that goes with it."""
         if "strategy" not in fields and (strategy := implied_strategy(fields)) is not None:
             fields = {**fields, "strategy": strategy}
         return super().read(fields)

@@ -190,7 +190,7 @@ class LivePeer:
         """End a link, and forget where the neighbour is. What is in flight over the link takes other routes."""
         self.ask(LinkRemoved(peer))
         if self.joining is not None:
-            self.joining.forget(peer)
+            self.joining.on_link_removed(peer)
         if peer in self.addresses.reachable:
             self.addresses.remove(peer)
             self.pipes.remove(peer)
@@ -216,7 +216,7 @@ class LivePeer:
     # ---------------------------------------------------------------- from start to stop
 
     def observe(self, observer: Observer) -> None:
-        """Tell an observer from now on."""
+        """Notify an observer of this peer's events from now on."""
         self.driver.observers.add(observer)
 
     def unobserve(self, observer: Observer) -> None:

@@ -308,7 +308,7 @@ class Engine:
 
     def publish(self, now: Nanos, peer: PeerId, topic: Topic) -> list[Effect]:
         """Publish the next event of a topic."""
-        self.schedule_next(now, topic)
+        self.schedule_next_publication(now, topic)
         publisher = self.peers[peer]
         if publisher is None or peer in self._absent:
             self.notices["publisher-down"] += 1
@@ -329,7 +329,7 @@ class Engine:
         self.trace.publications.add(now, *id_, topic.name, len(subscribers))
         return effects
 
-    def schedule_next(self, now: Nanos, topic: Topic) -> None:
+    def schedule_next_publication(self, now: Nanos, topic: Topic) -> None:
         """Put the next publication of a topic into the agenda."""
         again = self.world.begin_ns + topic.next_time(now - self.world.begin_ns)
         if again < self.world.stop_ns:

@@ -183,7 +183,9 @@ class DurableSubscriptions:
             self.backlogs[subscription.number].add(entry)
             entries.append(entry)
         confirmed = [
-            (w[0].number, e) for w, e in zip(wanted, entries, strict=True) if self._was_confirmed(w[0].number, e)
+            (w[0].number, e)
+            for w, e in zip(wanted, entries, strict=True)
+            if self._take_early_confirmation(w[0].number, e)
         ]
         numbered = tuple((w[0].number, e.position) for w, e in zip(wanted, entries, strict=True))
         effects.append(Persist(QueuedRecord(event, born_ns, numbered)))
@@ -195,8 +197,8 @@ class DurableSubscriptions:
             self._prune_later(now, backlog)
         return entries
 
-    def _was_confirmed(self, number: int, entry: BacklogEntry) -> bool:
-        """Whether a client has confirmed the event before it came."""
+    def _take_early_confirmation(self, number: int, entry: BacklogEntry) -> bool:
+        """Remove a confirmation that came before the event. Return whether there was one."""
         early = self.backlogs[number].confirmed_early
         if entry.event.id not in early:
             return False

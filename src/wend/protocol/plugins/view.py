@@ -80,11 +80,13 @@ class LinkView(Protocol):
         ...
 
     def is_working(self, now: Nanos) -> bool:
-        """With the failure detector: whether the neighbour was heard within the detection time, and hears this peer."""
+        """Whether the neighbour was heard within the detection time, and hears this peer. Only for strategies that use
+        the failure detector."""
         ...
 
     def is_heard(self, now: Nanos) -> bool:
-        """With the failure detector: whether the neighbour was heard within the detection time."""
+        """Whether the neighbour was heard within the detection time. Only for strategies that use the failure
+        detector."""
         ...
 
 

@@ -220,7 +220,7 @@ class FilterSummary:
         self.is_replaced = True
 
     def _rebuild(self) -> None:
-        """Rebuild the finest level that fits half of the bound, or else this level."""
+        """Rebuild at the finest level that fits in half of the bound, or else at the present level."""
         self._ended_count = 0
         if self._try_exact():
             return

@@ -74,7 +74,7 @@ class AddressLookups:
         candidates: Callable[[PeerId], Iterable[tuple[PeerId, Address]]],
         counters: Counters,
     ) -> None:
-        """`candidates`: peers that may know the address of a peer, without that one."""
+        """`candidates` returns other peers that may know the address of a peer."""
         self._here = here
         self._questions = questions
         self._claims = claims

@@ -137,8 +137,8 @@ class Joining:
         self._locator.contacts.hurry(self._clock(), peer)
         self._wake()
 
-    def forget(self, peer: PeerId) -> None:
-        """Forget a peer whose link the operator removed."""
+    def on_link_removed(self, peer: PeerId) -> None:
+        """Forget a peer whose link the operator removed, and do not link it again."""
         self.removed.add(peer)
         self._locator.forget(peer)
 

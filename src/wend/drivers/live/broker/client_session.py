@@ -287,7 +287,7 @@ class ClientSession(asyncio.Protocol):
         self._schedule()
 
     def _schedule(self) -> None:
-        """Serve the requests that were read, before reading more."""
+        """Have the requests that were read served: at once, or in turn with other clients."""
         if self.transport is not None and not self._scheduled:
             self._scheduled = True
             self._broker.scheduler.add(self)

@@ -10,7 +10,7 @@ MAX_PAUSE_S = 2.0
 
 
 class PublisherPause:
-    """A pause that ends as soon as there is room."""
+    """A pause that ends when there is room again, or after `MAX_PAUSE_S`."""
 
     def __init__(self, is_crowded: Callable[[], bool], resume: Callable[[], None]) -> None:
         self._is_crowded = is_crowded

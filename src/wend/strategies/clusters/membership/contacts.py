@@ -198,7 +198,7 @@ class ClusterContacts:
         """If the entry of the sender's cluster has expired, send it the last term, which a new head may not know."""
         cluster = self._cluster
         for entry in entries:
-            if self.directory.has_outlived(entry) and sender in slot_holders(entry.slots):
+            if self.directory.has_expired_later(entry) and sender in slot_holders(entry.slots):
                 last = self.directory.last_term(entry.name)
                 answer = SearchAnswer(cluster.name, entry.name, cluster.entries(), (), last)
                 yield from cluster.send((sender,), answer)

@@ -58,7 +58,7 @@ class ClusterDirectory:
         """The term of a cluster whose entry has expired; 0 if none has."""
         return 0 if name in self._entries else self._expired.get(name, (0, 0, 0))[0]
 
-    def has_outlived(self, entry: ClusterEntry) -> bool:
+    def has_expired_later(self, entry: ClusterEntry) -> bool:
         """Whether an entry of a later roster has expired here: a new head does not know of that roster."""
         expired = self._expired.get(entry.name)
         return expired is not None and entry.name not in self._entries and expired[:2] > entry.version[:2]
