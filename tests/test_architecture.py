@@ -256,8 +256,10 @@ NAMED = {
     "console/topology_commands.py": {"tdo-landmark", "chain", "random"},
     # Colours: who has none is white.
     "console/terminal.py": {"adaptive", "dcrd", "multipath", "d-tree", "r-tree"},
-    # A setting of the world that has the name of a plug-in.
+    # Settings of the world that have the name of a plug-in.
     "console/up_command.py": {"clusters"},
+    "drivers/scenarios.py": {"random"},
+    "drivers/world.py": {"random"},
     # What is set beside other systems.
     "lab/bench/simulated_replay.py": {"adaptive", "dcrd", "d-tree"},
     "lab/systems/system_table.py": {"adaptive", "dcrd"},

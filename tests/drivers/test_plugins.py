@@ -203,7 +203,7 @@ def test_other_source_is_another_run(folder: Path) -> None:
         row = run_row(scenario)
         metrics = SIMULATIONS.run_metrics(row, SIMULATIONS.code())
         assert metrics["trace_sha256"] == simulate(SMALL.with_(strategy="dcrd")).summary.trace_sha256
-        (folder / file).write_text((folder / file).read_text() + "\n# changed\n")
+        (folder / file).write_text((folder / file).read_text() + "\nCHANGED = True\n")
         assert scenario_key(scenario) != row["run"]
         with raises("invalid-setting", match=f"the source of {name} on this worker is not the driver"):
             SIMULATIONS.run_metrics(row, SIMULATIONS.code())
