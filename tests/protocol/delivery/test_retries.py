@@ -6,6 +6,7 @@ from collections.abc import Iterable
 import msgspec
 import pytest
 
+from tests.cores import pure_only
 from tests.protocol.talk import A, B, C, D, S, T, Talk, event, sent, tx
 from wend.drivers.scenarios import make_scenario
 from wend.drivers.sim import engine
@@ -136,6 +137,7 @@ def test_pauses_are_bounded() -> None:
     assert len(pauses) == 3
 
 
+@pure_only
 def test_a_peer_that_never_returns_costs_little_however_many_events_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     scenario = make_scenario(
         {
