@@ -117,7 +117,7 @@ class SplitRegions:
             len(recent) == 2
             and min(report.calm_ns for report in recent) >= settings.expiry_ns
             and 2 * sum(report.entries for report in recent) <= settings.split_entries
-            and 2 * sum(report.rate_hz for report in recent) <= settings.split_rate_hz
+            and 2 * sum((report.rate_hz for report in recent), 0.0) <= settings.split_rate_hz
         )
 
 
