@@ -20,6 +20,7 @@ from wend.drivers.live.broker.broker import Broker
 from wend.drivers.live.broker.listener import TcpListener
 from wend.drivers.live.config import PeerFile
 from wend.drivers.live.counters import Counters
+from wend.drivers.live.logs.peer_logs import PeerLogs
 from wend.drivers.live.paths.source import NONE, open_paths
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.plans.followed_plan import FollowedPlan
@@ -78,6 +79,12 @@ class PeerProcess:
             tell=self.peer.tell,
             is_silent=self.peer.is_silent,
         )
+        try:
+            self.logs = PeerLogs(file.logs, file.logs_path, counters) if file.logs else None
+        except WendError:
+            self.peer.close()
+            raise
+        self.peer.driver.logs = self.logs
         self.plan = FollowedPlan(self.peer.peer, self.peer.ask, counters, file.plan, file.store)
         self.broker = Broker(
             self.peer,
@@ -86,6 +93,7 @@ class PeerProcess:
             links=self.links,
             keys=self.keys,
             signs=file.sign,
+            logs=self.logs,
         )
         self.listener = TcpListener(self.broker, admission=self.admission)
         self._apply_forwarding_grants()
@@ -101,8 +109,15 @@ class PeerProcess:
             await self._names.wait_for_first_tries()
             follow = self.peer.joining is not None and self.peer.joining.has_contacts
             self.peer.start(
-                msgspec.structs.replace(self._file.make_started(), stored=self._stored, contacts_follow=follow)
+                msgspec.structs.replace(
+                    self._file.make_started(),
+                    stored=self._stored,
+                    contacts_follow=follow,
+                    subscriptions=() if self.logs is None else self.logs.subscriptions(),
+                )
             )
+            if self.logs is not None:
+                self.logs.begin()
             if self.recorder is not None:
                 self.recorder.begin()
             self.broker.begin()
@@ -132,6 +147,7 @@ class PeerProcess:
         self._names.close()
         await self.listener.stop()
         self.peer.close()
+        self._close_logs()
         await self._close_telemetry()
 
     async def stop(self) -> None:
@@ -139,7 +155,12 @@ class PeerProcess:
         self.broker.stopping = True
         await self.listener.stop()
         await self.peer.stop(self._file.away_ns)
+        self._close_logs()
         await self._close_telemetry()
+
+    def _close_logs(self) -> None:
+        if self.logs is not None:
+            self.logs.close()
 
     async def _close_telemetry(self) -> None:
         """Close the last segments. A thread waits for the disk, for a limited time."""

@@ -8,7 +8,7 @@ filter, the peer refuses and counts it, as for any other sender.
 `ByDestination` is the delivery mode of peers that know all subscribers.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import ClassVar
 
 import msgspec
@@ -42,9 +42,9 @@ class LocalDelivery:
     """Delivers events to local subscriptions, and handles publications, advertisements and subscriptions."""
 
     __slots__ = (
-        "_config", "_earliest_ns", "_interest", "_last", "_me", "_orders", "_reliability", "_remembers", "_route",
-        "_seen", "_sequence", "_special", "_store", "_timers", "_unannounced", "_view", "durable", "groups", "keys",
-        "pending",
+        "_config", "_earliest_ns", "_interest", "_last", "_logs", "_me", "_orders", "_reliability", "_remembers",
+        "_route", "_seen", "_sequence", "_special", "_store", "_timers", "_unannounced", "_view", "durable", "groups",
+        "keys", "pending",
     )  # fmt: skip
 
     def __init__(
@@ -85,6 +85,8 @@ class LocalDelivery:
         self.durable = DurableSubscriptions(config, timers)
         self._special: dict[int, LocalSubscription] = {}
         """Subscriptions that are durable, ordered, or let events expire, by number."""
+        self._logs: frozenset[int] = frozenset()
+        """The numbers of subscriptions whose events go to a log."""
         self._unannounced: frozenset[int] = frozenset()
         self._timers = timers
         self._orders = PublisherOrders(self._make_order)
@@ -168,7 +170,9 @@ class LocalDelivery:
             return False
         if wanted.durable is not None:
             self.durable.subscribe(wanted, effects)
-        if wanted.durable is not None or wanted.qos.order or wanted.qos.expire:
+        if wanted.logged:
+            self._logs |= {wanted.number}
+        if wanted.durable is not None or wanted.qos.order or wanted.qos.expire or wanted.logged:
             self._special[wanted.number] = wanted
         else:
             self._special.pop(wanted.number, None)
@@ -182,17 +186,23 @@ class LocalDelivery:
         self.groups.unsubscribe(number)
         if self._special.pop(number, None) is not None:
             self.durable.unsubscribe(number, effects)
+        self._logs -= {number}
         if number in self._unannounced:
             self._unannounced -= {number}
             return False
         return True
 
     def withdraw(self, *, but_durable: bool) -> None:
-        """End all subscriptions, except durable ones if `but_durable`."""
+        """End all subscriptions, except durable ones and logs if `but_durable`."""
         self._interest.withdraw()
         if but_durable:
-            for wanted in self.durable.subscriptions():
+            for wanted in (*self.durable.subscriptions(), *(self._special[number] for number in sorted(self._logs))):
                 self._interest.subscribe(wanted, self._me)
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether it has durable subscriptions or logs."""
+        return bool(self.durable.backlogs or self._logs)
 
     # ---------------------------------------------------------------- to the application
 
@@ -208,7 +218,10 @@ class LocalDelivery:
             self._mark_delivered(event, effects)
             return
         if pending is not None:
-            at_once = pending.hold_if_early(now, event, born, wanted, self.durable.backlogs, effects)
+            durable: Container[int] = self.durable.backlogs
+            if self._logs:
+                durable = {*self.durable.backlogs, *self._logs}
+            at_once = pending.hold_if_early(now, event, born, wanted, durable, effects)
             if at_once is None:
                 return
             wanted = at_once
@@ -251,15 +264,24 @@ class LocalDelivery:
             effects.append(Drop(event.id, (self._me,), "expired"))
             wanted = ()
         later: list[HeldDelivery] = []
+        is_logged = bool(self._logs) and self._hand_to_logs(now, event, born, wanted, effects)
         if self._special:
             wanted, later = self._split_by_wait(now, event, born, wanted, effects)
         self._mark_delivered(event, effects)  # after the record of a backlog: a crash in between loses nothing
-        if not wanted and not later and not expired:
+        if not wanted and not later and not expired and not is_logged:
             is_wider = self._interest.widened(event)
             effects.append(Notice("false-positive" if is_wider else "no-subscriber", self._me))
         for subscription, deadline in wanted:
             effects.append(Deliver(subscription, event, now - born, deadline))
         self._release_in_order(now, event, later, effects)
+
+    def _hand_to_logs(self, now: Nanos, event: Event, born: Nanos, wanted: Notify, effects: Effects) -> bool:
+        """Deliver an event to the logs among these subscriptions. This comes before the record of its delivery, so a
+        crash in between loses nothing. Return whether there are any."""
+        logs = [(subscription, deadline) for subscription, deadline in wanted if subscription.number in self._logs]
+        for subscription, deadline in logs:
+            effects.append(Deliver(subscription, event, now - born, deadline))
+        return bool(logs)
 
     def _release_in_order(self, now: Nanos, event: Event, later: list[HeldDelivery], effects: Effects) -> None:
         """Release deliveries of an event: unordered ones at once, ordered ones after their predecessors."""
@@ -279,6 +301,8 @@ class LocalDelivery:
             special = self._special.get(subscription.number)
             if special is None:
                 at_once.append((subscription, deadline))
+            elif special.logged:
+                continue  # it has the event
             elif special.qos.expires(deadline, now - born):
                 effects.append(Drop(event.id, (self._me,), "expired"))
                 self._miss(subscription, "expired", effects)

@@ -19,6 +19,7 @@ from wend.drivers.live.broker.fair_scheduler import FairScheduler
 from wend.drivers.live.broker.retained import RetainedExchange
 from wend.drivers.live.broker.signed_events import SignedEvents
 from wend.drivers.live.clock import monotonic
+from wend.drivers.live.logs.peer_logs import PeerLogs
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.plans.followed_plan import FollowedPlan
 from wend.drivers.live.status import StatusSnapshot
@@ -121,8 +122,9 @@ class Broker:
         links: GivenLinks | None = None,
         keys: "KeyFolder | None" = None,
         signs: bool = False,
+        logs: PeerLogs | None = None,
     ) -> None:
-        """`signs`: whether it signs the events of its clients with the peer's `keys`."""
+        """`signs`: whether it signs the events of its clients with the peer's `keys`. `logs`: what clients may read."""
         self.peer = peer
         self.scheduler = FairScheduler()
         self.counts: Counter[str] = Counter()
@@ -130,6 +132,7 @@ class Broker:
         self.signatures = SignedEvents(self.counts, keys, signs=signs)
         self.administration = Administration(peer, plan, links, experiments=experiments)
         self.durable = DurableAttachments(peer)
+        self.logs = logs
         self.stopping = False
         self._handles: dict[BrokerClient, dict[int, SharedKey | int]] = {}
         """By client and handle: the key of a shared subscription, or the number of a durable subscription."""
@@ -161,6 +164,7 @@ class Broker:
             clients=dict(self.counts),
             subscriptions=len(self._numbers),
             plan=self.administration.plan_status(),
+            logs={} if self.logs is None else self.logs.status(),
         )
 
     # ---------------------------------------------------------------- subscriptions of clients
