@@ -116,7 +116,7 @@ class ClientAdmission:
         usage = self._usages.get((kind, name))
         if usage is None:
             usage = self._usages[kind, name] = Usage(who, limits, now_s)
-        usage.change(limits, now_s)
+        usage.set_limits(limits, now_s)
         return usage
 
     def has_changed_rights(self, identity: Identity | None, access: Access | None) -> bool:

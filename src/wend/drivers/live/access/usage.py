@@ -49,7 +49,7 @@ class Usage:
         self.events = _make_bucket(limits.events_per_s, now_s)
         self.bytes = _make_bucket(limits.bytes_per_s, now_s)
 
-    def change(self, limits: UsageLimits, now_s: float) -> None:
+    def set_limits(self, limits: UsageLimits, now_s: float) -> None:
         """Use other limits. Earlier usage still counts."""
         if limits != self.limits:
             self.limits = limits
@@ -138,5 +138,5 @@ def _change_rate(bucket: TokenBucket | None, rate_per_s: float | None, now_s: fl
     """The bucket with another rate. It keeps its level, so alternating between two certificates gains nothing."""
     if bucket is None or rate_per_s is None:
         return _make_bucket(rate_per_s, now_s)
-    bucket.change(rate_per_s, _burst(rate_per_s), now_s)
+    bucket.set_limits(rate_per_s, _burst(rate_per_s), now_s)
     return bucket
