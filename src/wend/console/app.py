@@ -52,6 +52,7 @@ SUBCOMMANDS = {
         "forget_command",
         "Drop what all peers store for a peer that is gone for good.",
     ),
+    "log": Subcommand("log_commands", "Show the logs of a running peer."),
     "link": Subcommand("link_commands", "List, add and remove the links of a running peer."),
     "key": Subcommand("key_commands", "Make, sign, show and revoke the keys of peers and clients."),
     "sim": Subcommand("sim_command", "Run one scenario in the simulator.", "sim"),

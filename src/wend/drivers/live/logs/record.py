@@ -16,7 +16,7 @@ from zlib import crc32
 
 import msgspec
 
-from wend.drivers.live.store.format import MARKER_BYTES, MAX_RECORD_BYTES, Framing
+from wend.drivers.live.store.format import MARKER_BYTES, MAX_RECORD_BYTES
 from wend.model.events import Event, EventId
 from wend.model.units import Nanos
 
@@ -81,7 +81,6 @@ class RecordFraming:
     def __init__(self, marker: bytes) -> None:
         self.marker = marker
         self._seed = crc32(marker)
-        self._framing = Framing(marker)
 
     def frame(self, record: LogRecord) -> bytes:
         body = HEAD.pack(record.position, record.time_ns, record.age_ns) + record.encoded
@@ -90,7 +89,7 @@ class RecordFraming:
 
     def next_at(self, content: bytes, at: int) -> int:
         """Where the next frame may begin; negative if there is none."""
-        return self._framing.next_at(content, at)
+        return content.find(self.marker, at)
 
     def records(self, content: bytes, at: int, most: int = sys.maxsize) -> tuple[list[LogRecord], int]:
         """The records from byte `at` on, and the byte after them. Ends at the first that is damaged or cut off."""
