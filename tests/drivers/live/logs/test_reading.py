@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -115,16 +116,20 @@ def test_an_end_in_the_future(tmp_path: Path) -> None:
 def test_a_slow_reader_costs_the_peer_no_memory_and_misses_nothing(tmp_path: Path) -> None:
     async def scene() -> None:
         (file,) = write_peers(tmp_path, count=1)
-        async with running(file) as peer, client_of(peer) as client, client_of(peer) as other:
-            async with client.subscribe(FILTER, since="first") as events:
-                async with other.subscribe(FILTER, since="first") as fast:
-                    for begin in range(0, 5000, 500):
-                        await other.publish_many([{"topic": "order", "number": n} for n in range(begin, begin + 500)])
-                        assert await read(fast, 500) == list(range(begin, begin + 500))
-                (session,) = [each for each in peer.listener.sessions if each.queued_bytes == 0][:1]
-                assert session.queued_bytes == 0
-                assert await read(events, 5000) == list(range(5000))
-                assert not events.missed and not events.dropped
+        async with (
+            running(file) as peer,
+            client_of(peer) as client,
+            client_of(peer) as other,
+            client.subscribe(FILTER, since="first") as events,
+        ):
+            async with other.subscribe(FILTER, since="first") as fast:
+                for begin in range(0, 5000, 500):
+                    await other.publish_many([{"topic": "order", "number": n} for n in range(begin, begin + 500)])
+                    assert await read(fast, 500) == list(range(begin, begin + 500))
+            (session,) = [each for each in peer.listener.sessions if each.queued_bytes == 0][:1]
+            assert session.queued_bytes == 0
+            assert await read(events, 5000) == list(range(5000))
+            assert not events.missed and not events.dropped
 
     run(scene())
 
@@ -145,21 +150,25 @@ def test_retention_that_overtakes_a_reader_is_said_and_counted(
 ) -> None:
     async def scene() -> None:
         (file,) = write_peers(tmp_path, ORDERS.replace("1000000", "1600"), count=1)
-        async with running(file) as peer, client_of(peer) as client, client_of(peer) as other:
-            async with client.subscribe(FILTER, since="first") as events:
-                await publish(other, 1)
-                assert await read(events, 1) == [1]
-                for begin in range(2, 5002, 500):
-                    await other.publish_many([{"topic": "order", "number": n} for n in range(begin, begin + 500)])
-                found = []
-                while not found or found[-1] < 5001:
-                    found += await read(events, 1)
-                lost = 5001 - 1 - len(found)
-                assert events.missed == {"log-dropped": lost}
-                assert lost > 1000
-                assert found == sorted(set(found))
-                below = next(b for a, b in zip(found, found[1:], strict=False) if b > a + 1)
-                assert f"{lost} lost below {below}: log-dropped" in caplog.text
+        async with (
+            running(file) as peer,
+            client_of(peer) as client,
+            client_of(peer) as other,
+            client.subscribe(FILTER, since="first") as events,
+        ):
+            await publish(other, 1)
+            assert await read(events, 1) == [1]
+            for begin in range(2, 5002, 500):
+                await other.publish_many([{"topic": "order", "number": n} for n in range(begin, begin + 500)])
+            found = []
+            while not found or found[-1] < 5001:
+                found += await read(events, 1)
+            lost = 5001 - 1 - len(found)
+            assert events.missed == {"log-dropped": lost}
+            assert lost > 1000
+            assert found == sorted(set(found))
+            below = next(b for a, b in pairwise(found) if b > a + 1)
+            assert f"{lost} lost below {below}: log-dropped" in caplog.text
 
     run(scene())
 
@@ -243,22 +252,25 @@ def test_a_reader_goes_on_after_its_peer_was_killed(tmp_path: Path) -> None:
     async def scene() -> None:
         (file,) = write_peers(tmp_path, count=1)
         process = await Process.start(file)
-        async with connect(process.url, patience=60) as client, connect(process.url, patience=60) as publisher:
-            async with client.subscribe(FILTER, since="first") as events:
-                expected: list[int] = []
-                found: list[int] = []
-                for round in range(4):
-                    numbers = list(range(100 * round, 100 * round + 100))
-                    await publish(publisher, *numbers)
-                    expected += numbers
-                    found += await read(events, 60)
-                    await process.kill()
-                    process = await Process.start(file)
-                found += await read(events, len(expected) - len(found))
-                assert found == expected
-                await until(lambda: client.reconnects == 4)
-                await publish(publisher, 1000)
-                assert await read(events, 1) == [1000]
+        async with (
+            connect(process.url, patience=60) as client,
+            connect(process.url, patience=60) as publisher,
+            client.subscribe(FILTER, since="first") as events,
+        ):
+            expected: list[int] = []
+            found: list[int] = []
+            for round in range(4):
+                numbers = list(range(100 * round, 100 * round + 100))
+                await publish(publisher, *numbers)
+                expected += numbers
+                found += await read(events, 60)
+                await process.kill()
+                process = await Process.start(file)
+            found += await read(events, len(expected) - len(found))
+            assert found == expected
+            await until(lambda: client.reconnects == 4)
+            await publish(publisher, 1000)
+            assert await read(events, 1) == [1000]
         await process.stop()
 
     run(scene())

@@ -64,7 +64,7 @@ class LogReader:
         verify: Callable[[Event], Event],
         schedule: Callable[["LogReader"], None],
     ) -> None:
-        """`schedule` lets it work in turn with others."""
+        """`schedule` lets it work soon, in turn with others."""
         self.ended = False
         self._source = source
         self._request = request
@@ -130,7 +130,7 @@ class LogReader:
         """Go on: the log has grown, the client has taken events, or it reads again."""
         if not self._is_scheduled and not self.ended:
             self._is_scheduled = True
-            asyncio.get_running_loop().call_soon(self._schedule, self)
+            self._schedule(self)
 
     def take(self, position: int) -> None:
         """The client has taken the events up to this position."""
@@ -275,9 +275,13 @@ class LogReaders:
         if request.log_id and request.log_id != source.log.id:
             sentence = f"the log {source.name!r} is not the one that was read before: its positions mean other events"
             raise Refused(sentence, code="other-log")
-        reader = LogReader(source, request, wanted, output, self._verify, self._scheduler.add)
+        reader = LogReader(source, request, wanted, output, self._verify, self._schedule)
         self._readers.setdefault(client, {})[request.handle] = reader
         reader.wake()
+
+    def _schedule(self, reader: LogReader) -> None:
+        # In the next turn of the event loop, so that the events of this one are read together.
+        asyncio.get_running_loop().call_soon(self._scheduler.add, reader)
 
     def _verify(self, event: Event) -> Event:
         return self._signatures.verify(event, monotonic())
