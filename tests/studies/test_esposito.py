@@ -15,7 +15,7 @@ from wend.studies.esposito.runs import (
     STRATEGIES,
     Crashes,
     CrashRun,
-    Measured,
+    MeasuredEvents,
     make_scenario,
     run_crashes,
 )
@@ -118,7 +118,7 @@ def test_the_success_rate_is_that_of_events_that_count() -> None:
     }
     rows = outcome.trace.deliveries.numbers("publisher", "incarnation", "sequence", "subscriber").tolist()
     made = {tuple(row) for row in rows}
-    assert Measured(outcome).compute_metrics()["success"] == pytest.approx(len(due & made) / len(due))
+    assert MeasuredEvents(outcome).compute_metrics()["success"] == pytest.approx(len(due & made) / len(due))
     assert len(due) > 50
 
 

@@ -3,12 +3,12 @@
 import pytest
 
 from wend.drivers.scenarios import Scenario
-from wend.drivers.world import build
+from wend.drivers.world import build_world
 from wend.model.errors import ConfigError
 from wend.pipeline.scenario_rows import scenario_key
 from wend.studies import find_study
 from wend.studies.claims import load_claims
-from wend.studies.dcrd.study import DCRD, crashes
+from wend.studies.dcrd.study import DCRD, make_crash_fields
 from wend.studies.study_run import collect_runs
 
 EVERY = DCRD.strategies()
@@ -39,7 +39,7 @@ def test_peers_crash_as_often_as_the_axis_says() -> None:
         up, down = run.peer_outages.up.mean_s, run.peer_outages.down.mean_s
         shares.add(round(down / (up + down), 9))
     assert shares == {0.02, 0.04, 0.06, 0.08, 0.10}
-    world = build(Scenario(peers=20, duration="600s", peer_outages=crashes(0.1)))
+    world = build_world(Scenario(peers=20, duration="600s", peer_outages=make_crash_fields(0.1)))
     lost = sum(until - start for _, start, until in world.peer_faults.outages())
     assert lost / (20 * (world.end_ns - world.begin_ns)) == pytest.approx(0.1, rel=0.25)
 

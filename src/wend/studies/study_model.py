@@ -162,7 +162,7 @@ class Figure(msgspec.Struct, frozen=True):
     series: tuple[Series, ...] = ()
     axis: Axis | None = None
 
-    def panel_lines(self, panel: Panel, size: Size) -> Iterator[tuple[Series, list[Point]]]:
+    def points_by_series(self, panel: Panel, size: Size) -> Iterator[tuple[Series, list[Point]]]:
         """The series of a panel with their points, in the order of the axis."""
         for series in self.panel_series(panel):
             yield series, list(self._series_points(panel, series, size))
@@ -180,7 +180,7 @@ class Figure(msgspec.Struct, frozen=True):
 
     def settings(self, size: Size) -> Iterator[Fields]:
         for panel in self.panels:
-            for _, points in self.panel_lines(panel, size):
+            for _, points in self.points_by_series(panel, size):
                 yield from (point.fields for point in points)
 
     def restrict(self, strategies: frozenset[str]) -> "Figure":

@@ -110,7 +110,7 @@ RUN_METRICS = (
 def run_crashes(run: CrashRun, seed: int) -> Metrics:
     outcome = simulate(make_scenario(run, seed))
     world = outcome.world
-    measured = Measured(outcome)
+    measured = MeasuredEvents(outcome)
     moments = np.linspace(measured.begin_ns, world.stop_ns, 20).astype(np.int64).tolist()
     metrics = {
         **measured.compute_metrics(),
@@ -130,7 +130,7 @@ def run_crashes(run: CrashRun, seed: int) -> Metrics:
     return metrics
 
 
-class Measured:
+class MeasuredEvents:
     """The events of a run that count, and their deliveries to subscribers that were up at the publication."""
 
     def __init__(self, outcome: Outcome) -> None:

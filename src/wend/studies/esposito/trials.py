@@ -33,7 +33,8 @@ MATRIX_METRICS = (
 
 
 def run_matrix(run: MatrixRun, seed: int) -> Metrics:
-    """Shares of what was expected, and counts for each world. A world is the same for all strategies."""
+    """Play the worlds of one strategy. Returns shares of the expected deliveries, and counts per world. All strategies
+    play the same worlds."""
     seeds = range((seed - 1) * run.worlds, seed * run.worlds)
     metrics: Metrics = {"matrix_worlds": len(MATRIX) * run.worlds, "broken": 0.0}
     for fault in MATRIX:
