@@ -36,6 +36,8 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
     """The number of topologies for kinds of trials that have more or fewer."""
     thin: bool = False
     """Whether axes are reduced to their `thin` values, for a smoke run."""
+    coarse: bool = False
+    """Whether axes that have `coarse` values are reduced to these."""
     leaves_out: frozenset[str] = frozenset()
     """Kinds of trials that are not run at this size, with the figures that show them."""
 
@@ -99,8 +101,16 @@ class Axis(msgspec.Struct, frozen=True):
     thin: tuple[float, ...]
     label: str
     log: bool = False
+    coarse: tuple[float, ...] = ()
+    """The values at a size with fewer points; empty if there are no fewer."""
     table: Callable[[float], Any] | None = None
     """Makes the value of a field that is a table, from the number that the axis shows."""
+
+    def values_at(self, size: Size) -> tuple[float, ...]:
+        """The values at a size of the study."""
+        if size.thin:
+            return self.thin
+        return self.coarse if size.coarse and self.coarse else self.values
 
     def fields(self, x: float) -> Fields:
         """The field that the axis sets at x."""
@@ -175,7 +185,7 @@ class Figure(msgspec.Struct, frozen=True):
         for x, metric in panel.curve:
             yield Point(x, metric, fixed)
         if self.axis is not None:
-            for x in self.axis.thin if size.thin else self.axis.values:
+            for x in self.axis.values_at(size):
                 yield Point(x, series.metric or panel.metric, {**fixed, **self.axis.fields(x)})
 
     def settings(self, size: Size) -> Iterator[Fields]:
