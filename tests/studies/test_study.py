@@ -59,13 +59,14 @@ def test_other_readings_stand_beside_the_paper() -> None:
     assert estimators == {"nominal", "measured"}
 
 
-def test_a_coarse_size_has_fewer_points_on_axes_that_say_so() -> None:
+def test_a_coarse_size_runs_fewer_points_on_axes_that_say_so() -> None:
     fine = Size(name="fine", seeds=1)
     coarse = Size(name="coarse", seeds=1, coarse=True)
     thin = Size(name="thin", seeds=1, coarse=True, thin=True)
     axis = Axis("peers", (10, 20, 40), (10,), "peers", coarse=(10, 40))
-    assert [axis.values_at(size) for size in (fine, coarse, thin)] == [(10, 20, 40), (10, 40), (10,)]
-    assert Axis("peers", (10, 20), (10,), "peers").values_at(coarse) == (10, 20)
+    assert [axis.run_values(size) for size in (fine, coarse, thin)] == [(10, 20, 40), (10, 40), (10,)]
+    assert [axis.shown_values(size) for size in (fine, coarse, thin)] == [(10, 20, 40), (10, 20, 40), (10,)]
+    assert Axis("peers", (10, 20), (10,), "peers").run_values(coarse) == (10, 20)
 
 
 def test_the_default_of_a_study_has_seeds_for_an_interval_of_every_claim() -> None:

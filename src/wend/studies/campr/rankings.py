@@ -125,7 +125,7 @@ def estimate_cost(trial: RankingTrial) -> float:
         + pairs
         * trial.nodes
         / 60
-        * {"bottleneck-disjoint": 1e-4, "capacity": 3e-3, "rejecting": 1.5e-2}[trial.strategy]
+        * {"bottleneck-disjoint": 1e-4, "capacity": 3e-4, "rejecting": 1e-3}[trial.strategy]
     )
 
 
