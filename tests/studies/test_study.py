@@ -9,7 +9,7 @@ from wend.pipeline.scenario_rows import scenario_key
 from wend.studies import STUDIES, find_study
 from wend.studies.claims import load_claims
 from wend.studies.dcrd.study import DCRD, crashes
-from wend.studies.study_model import Axis, Size
+from wend.studies.study_model import Axis, Figure, Panel, Series, Size
 from wend.studies.study_run import collect_runs
 
 EVERY = DCRD.strategies()
@@ -67,6 +67,19 @@ def test_a_coarse_size_runs_fewer_points_on_axes_that_say_so() -> None:
     assert [axis.run_values(size) for size in (fine, coarse, thin)] == [(10, 20, 40), (10, 40), (10,)]
     assert [axis.shown_values(size) for size in (fine, coarse, thin)] == [(10, 20, 40), (10, 20, 40), (10,)]
     assert Axis("peers", (10, 20), (10,), "peers").run_values(coarse) == (10, 20)
+
+
+def test_a_figure_shows_what_claims_run_beyond_its_own_points() -> None:
+    series = (Series("dcrd", {"strategy": "dcrd"}),)
+    axis = Axis("peers", (10, 20), (10,), "peers", coarse=(10,))
+    figure = Figure("1", "Size", "", {}, (Panel("Delivery", "%", "delivery"),), series, axis)
+    coarse = Size(name="coarse", seeds=1, coarse=True)
+    only = Size(name="only", seeds=1, shows_only=frozenset({"1"}))
+    ((_, points),) = figure.panel_lines(figure.panels[0], coarse)
+    assert [point.x for point in points] == [10, 20]
+    assert list(figure.settings(coarse)) == [{"strategy": "dcrd", "peers": 10}]
+    assert not list(figure.settings(only))
+    assert list(figure.panel_lines(figure.panels[0], only)) == [(series[0], points)]
 
 
 def test_the_default_of_a_study_has_seeds_for_an_interval_of_every_claim() -> None:
