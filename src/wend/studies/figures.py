@@ -113,7 +113,7 @@ class Drawing:
         if panel.curve_log or (figure.axis is not None and figure.axis.log):
             axes.set_xscale("log")
         elif figure.axis is not None:
-            _set_ticks(axes, figure.axis.thin if self.size.thin else figure.axis.values)
+            _set_ticks(axes, figure.axis.shown_values(self.size))
         else:
             _set_ticks(axes, [x for x, _ in panel.curve])
         if panel.percent and panel.share:

@@ -122,10 +122,7 @@ def estimate_cost(trial: RankingTrial) -> float:
     pairs = 0.075 * trial.nodes**2
     return (
         1.0
-        + pairs
-        * trial.nodes
-        / 60
-        * {"bottleneck-disjoint": 1e-4, "capacity": 3e-3, "rejecting": 1.5e-2}[trial.strategy]
+        + pairs * trial.nodes / 60 * {"bottleneck-disjoint": 1e-4, "capacity": 3e-4, "rejecting": 1e-3}[trial.strategy]
     )
 
 

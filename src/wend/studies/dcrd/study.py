@@ -49,7 +49,7 @@ FAILURES = Axis(
 )
 DEGREES = Axis("degree", (3, 4, 5, 6, 7, 8, 9, 10), (3, 5, 8), "node degree (links per peer)")
 MEAN_DEGREES = Axis("degree", (3, 4, 5, 6, 8, 10), (3, 8), "mean node degree")
-PEERS = Axis("peers", (10, 20, 40, 80, 120, 160), (10, 20, 40), "peers")
+PEERS = Axis("peers", (10, 20, 40, 80, 120, 160), (10, 20, 40), "peers", coarse=(10, 20, 40, 80))
 FACTORS = Axis("factor", (1.5, 2.0, 2.5, 3.0, 4.0), (1.5, 3.0), "deadline / shortest delay")
 LOSSES = Axis(
     "pl", (1e-5, 1e-4, 1e-3, 1e-2, 1e-1), (1e-4, 1e-2), "packet loss probability Pl (per link and packet)", log=True
@@ -172,7 +172,7 @@ DCRD = Study(
     paper="Delay-Cognizant Reliable Delivery for Publish/Subscribe Overlay Networks, section IV",
     sizes=(
         Size(name="smoke", duration_s=20.0, seeds=2, thin=True),
-        Size(name="default", duration_s=300.0, seeds=5),
+        Size(name="default", duration_s=120.0, seeds=5, coarse=True),
         Size(name="full", duration_s=7200.0, seeds=10),
     ),
     figures=FIGURES,

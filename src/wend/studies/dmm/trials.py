@@ -193,13 +193,14 @@ def estimate_cost(trial: ScaleTrial | CrashTrial) -> float:
         return 1.0
     if isinstance(trial, CrashTrial):
         return 30.0 * trial.peers / 5000 * (1 + trial.crash_s / 360)
-    return 10.0 + 20.0 * trial.peers / 5000 + 4.0 * trial.subscriptions / 1000
+    return 20.0 * trial.peers / 5000 + 5.0 * trial.subscriptions / 1000
 
 
 _PARTS = (*SIMULATED, *(f"studies/{name}.py" for name in ("dmm/runs", "dmm/range_workload", "settled_contacts")))
 TRIALS = Trials(
     (
         TrialKind("scale", ScaleTrial, run_scale, SCALE_METRICS, parts=_PARTS, cost=estimate_cost),
+        TrialKind("predicates", ScaleTrial, run_scale, SCALE_METRICS, parts=_PARTS, cost=estimate_cost),
         TrialKind("medium", ScaleTrial, run_scale, SCALE_METRICS, parts=_PARTS, cost=estimate_cost),
         TrialKind("large", ScaleTrial, run_scale, SCALE_METRICS, parts=_PARTS, cost=estimate_cost),
         TrialKind("crash", CrashTrial, run_crash, CRASH_METRICS, parts=_PARTS, cost=estimate_cost),
