@@ -7,6 +7,7 @@ links fail together.
 """
 
 from collections.abc import Iterator
+from functools import cached_property
 
 import msgspec
 import numpy as np
@@ -14,14 +15,16 @@ import numpy as np
 from wend.drivers.scenarios import Scenario
 from wend.model.events import PeerId
 from wend.model.fault_settings import Outages
+from wend.model.paths import Path, Router
 from wend.model.randomness import stream
 from wend.model.units import SECOND, Nanos, seconds
 from wend.topology import catalog, generators
 from wend.topology.component_reliability import draw_outages_over_time, reliabilities
 from wend.topology.faults import Faults, Intervals, Outage, draw_outages, drop_partitions
 from wend.topology.graph import Overlay
+from wend.topology.inferred_topology import InferredTopology
 from wend.topology.placement import Placement, place
-from wend.topology.traceroute import Hop, Tracer
+from wend.topology.traceroute import Hop, Tracer, router_address
 from wend.topology.underlay import Index, Underlay
 from wend.topology.underlay_faults import UnderlayFaults
 
@@ -130,6 +133,19 @@ class Traceroutes:
                 if not self._faults.is_component_up(component, now) and not self._was_rerouted(component, a, b):
                     return (*hops[: number // 2], None) if number else None
         return hops
+
+    def complete(self, a: PeerId, b: PeerId, path: Path, topology: InferredTopology) -> Path:
+        """The path with its holes filled by an inferred topology, whose records name routers by their addresses."""
+        named = tuple(router_address(hop) if isinstance(hop, int) else hop for hop in path)
+        return tuple(
+            hop if router is None or hop is not None else self._numbers.get(router, router)
+            for hop, router in zip(path, topology.complete(a, b, named), strict=True)
+        )
+
+    @cached_property
+    def _numbers(self) -> dict[Router, int]:
+        """Routers by their addresses."""
+        return {router_address(router): router for router in range(self._placement.underlay.routers)}
 
     def _was_rerouted(self, component: int, a: PeerId, b: PeerId) -> bool:
         return self._reroute_in_domains and self._placement.in_own_domain(component, a, b)

@@ -159,6 +159,14 @@ class Scenario(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
     traceroute_loss: Annotated[
         float, setting("The share of other traceroute answers that are lost.", low=0, high=1, requires=ROUTERS)
     ] = 0.0
+    inferred_topology: Annotated[
+        str | None,
+        setting(
+            "The output of `wend data topology`, a folder: hops that did not answer a traceroute become the routers "
+            "that it inferred there.",
+            requires=ROUTERS,
+        ),
+    ] = None
 
     link_capacity: Annotated[
         str | None,
