@@ -31,6 +31,7 @@ class ScenarioFields(TypedDict, total=False):
     mean_outage: str | None
     anonymous: float
     traceroute_loss: float
+    inferred_topology: str | None
     link_capacity: str | None
     peer_capacity: str | None
     queue: int
