@@ -25,6 +25,7 @@ class ScenarioFields(TypedDict, total=False):
     delay: tuple[str, str] | list[str]
     underlay: str | None
     last_mile: str
+    access_routers: int
     router_outages: Outages | None
     partitions: bool
     reroute_in_domains: bool

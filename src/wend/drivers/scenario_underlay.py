@@ -32,7 +32,9 @@ from wend.topology.underlay_faults import UnderlayFaults
 def place_peers(s: Scenario) -> Placement:
     """The scenario's underlay with its peers placed on it."""
     assert s.underlay is not None
-    return place(catalog.make(s.underlay, s.seed), s.peers, s.seed, last_mile_ns=s.last_mile_ns)
+    return place(
+        catalog.make(s.underlay, s.seed), s.peers, s.seed, last_mile_ns=s.last_mile_ns, access_routers=s.access_routers
+    )
 
 
 def overlay_between(placement: Placement, s: Scenario) -> Overlay:
@@ -129,7 +131,7 @@ class Traceroutes:
         asking peer's own last mile is down."""
         hops = self._tracer.trace(a, b, attempt)
         if self._faults is not None:
-            for number, component in enumerate(self._components(a, b)):
+            for number, component in enumerate(self._placement.components_between(a, b)):
                 if not self._faults.is_component_up(component, now) and not self._was_rerouted(component, a, b):
                     return (*hops[: number // 2], None) if number else None
         return hops
@@ -149,7 +151,3 @@ class Traceroutes:
 
     def _was_rerouted(self, component: int, a: PeerId, b: PeerId) -> bool:
         return self._reroute_in_domains and self._placement.in_own_domain(component, a, b)
-
-    def _components(self, a: PeerId, b: PeerId) -> list[int]:
-        last_mile = self._placement.first_last_mile
-        return [last_mile + a, *self._placement.paths(np.array([a]), np.array([b]))[0].tolist(), last_mile + b]
