@@ -135,6 +135,18 @@ FIGURES = (
     _tree_figure("7.13", "Event ratio", "events", EVENTS),
     _tree_figure("7.14", "Event ratio gained over no TDO", "events_gain", "gain (%)", percent=False, gain=True),
     Figure(
+        "load", "The busiest peer",
+        "Of all peers the most links, the most traceroutes, and the most of the shortest routes between others that "
+        "pass one. The thesis says that landmarks bear much, and does not measure it.",
+        {"kind": "similarity"},
+        (
+            *make_panels(PRINTED, "{}: degree", "links", "busiest_degree", percent=False, series=(NONE, *TRACED)),
+            *make_panels(PRINTED, "{}: traceroutes", "traceroutes", "busiest_traceroutes", percent=False),
+            *make_panels(PRINTED, "{}: routes", "routes that pass it (%)", "busiest_passing", series=(NONE, *TRACED)),
+        ),
+        TRACED, K,
+    ),
+    Figure(
         "time", "Failures as processes in time",
         "Simulated: 40 peers, 5 landmarks, the same availabilities. Broken lines: no retransmission.",
         {"kind": "timed"},

@@ -19,6 +19,7 @@ from wend.pipeline.code_hash import PARTS as SIMULATED
 from wend.pipeline.sweeps.trials import TrialKind, Trials
 from wend.studies.quist.construction import build_trees, compute_link_weights, form_overlay
 from wend.studies.quist.joint_reliability import compute_joint_reliability
+from wend.studies.quist.peer_load import measure_load
 from wend.studies.quist.similarity import measure_discovery, measure_similarity
 from wend.studies.quist.timed_failures import TIMED_METRICS, TimedTrial, run_timed
 from wend.studies.quist.tree_forwarding import Publications, draw_workload, publish_events
@@ -156,6 +157,9 @@ SIMILARITY_METRICS = (
     "path_match",
     "links",
     "traceroutes",
+    "busiest_degree",
+    "busiest_traceroutes",
+    "busiest_passing",
 )
 
 
@@ -170,6 +174,8 @@ def run_similarity(trial: SimilarityTrial, seed: int) -> dict[str, float]:
         raise
     like = measure_similarity(testbed.placement, overlay)
     metrics = {"stretch": like.stretch, "hop_ratio": like.hop_ratio, "path_match": like.path_match}
+    load = measure_load(testbed.placement, overlay, traced)
+    metrics |= {"busiest_degree": load.degree, "busiest_passing": load.passing}
     if traced:
         seen = measure_discovery(testbed.placement, traced, trial.k * trial.peers)
         metrics |= {
@@ -177,6 +183,7 @@ def run_similarity(trial: SimilarityTrial, seed: int) -> dict[str, float]:
             "discovery_with_last_miles": (seen.discovered + trial.peers) / (seen.total + trial.peers),
             "efficiency": seen.efficiency,
             "efficiency_100": 100 * seen.efficiency,
+            "busiest_traceroutes": load.traceroutes,
         }
     return {**metrics, "links": len(overlay.links), "traceroutes": len({tuple(sorted(pair)) for pair in traced})}
 
@@ -312,7 +319,15 @@ def estimate_cost(trial: UnderlayTrial | SpreadTrial | SimilarityTrial | ForestT
     return 0.2 * size
 
 
-_SOURCES = ("construction", "joint_reliability", "similarity", "timed_failures", "tree_forwarding", "trials")
+_SOURCES = (
+    "construction",
+    "joint_reliability",
+    "peer_load",
+    "similarity",
+    "timed_failures",
+    "tree_forwarding",
+    "trials",
+)
 _PARTS = (
     *SIMULATED,
     *(f"studies/quist/{name}.py" for name in _SOURCES),
