@@ -112,3 +112,4 @@ class ScenarioFields(TypedDict, total=False):
     place_beacon: str
     first_gap: str
     redundancy: Literal["none", "tight", "free"]
+    send_once: bool

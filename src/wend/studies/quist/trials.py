@@ -21,6 +21,7 @@ from wend.studies.quist.construction import build_trees, compute_link_weights, f
 from wend.studies.quist.joint_reliability import compute_joint_reliability
 from wend.studies.quist.peer_load import measure_load
 from wend.studies.quist.similarity import measure_discovery, measure_similarity
+from wend.studies.quist.table_forwarding import publish_by_tables
 from wend.studies.quist.timed_failures import TIMED_METRICS, TimedTrial, run_timed
 from wend.studies.quist.tree_forwarding import Publications, draw_workload, publish_events
 from wend.topology.catalog import make
@@ -283,6 +284,48 @@ def _compute_expected_ratio(reliability: Floats, load: Publications, peers: int)
     return np.asarray((reliability * often[:, None]).sum(axis=0) / often.sum())
 
 
+class TablesTrial(msgspec.Struct, frozen=True):
+    strategy: OverlayKind
+    underlay: str = "brite"
+    k: int = 15
+    peers: int = 250
+    builder: Literal["mrst", "spt-k"] = "mrst"
+    events: int = 500
+    subscriptions: int = 100
+
+
+TABLES_METRICS = (
+    *(f"{metric}_{trees}" for metric in ("by_tables", "counted") for trees in range(1, MAX_TREES + 1)),
+    "difference",
+    "copies_by_tables",
+    "copies_counted",
+    "interest_messages",
+    "widened",
+)
+"""`difference`: the largest between the two event ratios, over the numbers of trees."""
+
+
+def run_tables(trial: TablesTrial, seed: int) -> dict[str, float]:
+    """Events through the peers' own tables, beside those that are counted on the trees."""
+    testbed = make_testbed(trial.underlay, trial.peers, seed)
+    placement, reliability = testbed.placement, testbed.reliability
+    overlay, _ = make_overlay(testbed, trial.strategy, trial.k, seed)
+    weights = compute_link_weights(placement, overlay, reliability)
+    trees = build_trees(overlay, weights, MAX_TREES, trial.builder, seed=seed).trees
+    load = _cached_workload(trial.peers, trial.events, trial.subscriptions, seed)
+    counted = publish_events(placement, overlay, trees, reliability, load, seed)
+    found = publish_by_tables(placement, overlay, trees, reliability, load, seed)
+    return {
+        **{f"by_tables_{count}": float(share) for count, share in enumerate(found.events.ratio, 1)},
+        **{f"counted_{count}": float(share) for count, share in enumerate(counted.ratio, 1)},
+        "difference": float(np.abs(found.events.ratio - counted.ratio).max()),
+        "copies_by_tables": float(found.events.copies[-1]),
+        "copies_counted": float(counted.copies[-1]),
+        "interest_messages": float(found.messages),
+        "widened": float(found.widened),
+    }
+
+
 _cached_workload = lru_cache(_CACHED)(draw_workload)
 
 
@@ -302,12 +345,16 @@ def make_testbed(underlay: str, peers: int, seed: int) -> Testbed:
     return Testbed(placement, reliabilities(placement, seed))
 
 
-def estimate_cost(trial: UnderlayTrial | SpreadTrial | SimilarityTrial | ForestTrial | TimedTrial) -> float:
+def estimate_cost(
+    trial: UnderlayTrial | SpreadTrial | SimilarityTrial | ForestTrial | TablesTrial | TimedTrial,
+) -> float:
     """Estimate the seconds of a trial."""
     size = float((trial.peers / 250) ** 1.5)
     match trial:
         case TimedTrial():
             return 3 * trial.peers / 40
+        case TablesTrial():
+            return 9 * size
         case ForestTrial(builder="spt-k"):
             return 6 * size
         case ForestTrial():
@@ -324,6 +371,7 @@ _SOURCES = (
     "joint_reliability",
     "peer_load",
     "similarity",
+    "table_forwarding",
     "timed_failures",
     "tree_forwarding",
     "trials",
@@ -338,6 +386,7 @@ TRIALS = Trials(
         TrialKind("spread", SpreadTrial, run_spread, SPREAD_METRICS, parts=_PARTS, cost=estimate_cost),
         TrialKind("similarity", SimilarityTrial, run_similarity, SIMILARITY_METRICS, parts=_PARTS, cost=estimate_cost),
         TrialKind("forest", ForestTrial, run_forest, FOREST_METRICS, parts=_PARTS, cost=estimate_cost),
+        TrialKind("tables", TablesTrial, run_tables, TABLES_METRICS, parts=_PARTS, cost=estimate_cost),
         TrialKind("timed", TimedTrial, run_timed, TIMED_METRICS, parts=_PARTS, cost=estimate_cost),
     )
 )
