@@ -379,8 +379,14 @@ class Engine:
     def _find_path(self, now: Nanos, peer: PeerId, effect: FindPath) -> None:
         self.notices["paths"] += 1
         asked = self._trace_attempts[peer, effect.peer] = self._trace_attempts[peer, effect.peer] + 1
-        path = PathFound(effect.peer, self.world.find_path(peer, effect.peer, now, asked))
-        self.agenda.push(now + TRACE_NS, MESSAGE, peer, path)
+        path = self.world.find_path(peer, effect.peer, now, asked)
+        if self.world.inferred_topology is not None and path is not None and None in path:
+            path = self.world.complete_path(peer, effect.peer, path)
+            if None in path:
+                self.notices["paths-incomplete"] += 1
+            else:
+                self.notices["paths-inferred"] += 1
+        self.agenda.push(now + TRACE_NS, MESSAGE, peer, PathFound(effect.peer, path))
 
     def _join_group(self, now: Nanos, peer: PeerId, join: JoinMulticast) -> None:
         self._groups.setdefault(join.group, set()).add(peer)
