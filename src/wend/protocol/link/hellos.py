@@ -145,7 +145,7 @@ class HelloSchedule:
         Return the time of the next one. Add the links that no longer seem up to `silent`.
         """
         mode = self._mode(now)
-        again = now + self._longest[0 if now >= self._idle_ns else 1]
+        again = now + self._longest[now < self._idle_ns]
         news, forced_ns = self._news_to_send(now)
         last_within, last_heard = -1, True
         peers: list[PeerId] = []
