@@ -13,7 +13,7 @@ import msgspec
 
 from wend.drivers.live.access.grants import Grant
 from wend.drivers.live.addressing.addresses import Address, check_listen_address, parse_address, resolve_address
-from wend.drivers.live.logs.settings import LogEntry
+from wend.drivers.live.logs.settings import EventLogEntry
 from wend.drivers.live.paths.source import NONE, SOURCES
 from wend.drivers.live.transport.multicast import AUTO, MulticastOptions, check_interface, parse_multicast
 from wend.drivers.settings import ByName, Configuration
@@ -210,7 +210,7 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
     ] = None
     sync: Annotated[bool, setting("Whether stored events also survive a loss of power. This is slower.")] = False
     logs: Annotated[
-        tuple[LogEntry, ...],
+        tuple[EventLogEntry, ...],
         everyday(
             "Logs of events, to be read again: tables of name, filter, sync, and what they keep: keep (7d), bytes "
             "(20GiB) or events.",
@@ -231,6 +231,13 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
     paths: Annotated[
         str | None,
         everyday("How the peer finds underlay paths: trace (it measures), traceroute (the program), a file, or none."),
+    ] = None
+    inferred_topology: Annotated[
+        str | None,
+        everyday(
+            "The output of `wend data topology`, a folder, relative to the peer's file: hops of a path that did not "
+            "answer become the routers that it inferred there. The peer reads it again when it changes.",
+        ),
     ] = None
     telemetry: Annotated[
         str | None,
@@ -297,8 +304,12 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         if links.detection_ns < MIN_DETECTION_NS + links.margin_ns:
             detection, margin = f"{links.detection_ns / MS:g}ms", f"{links.margin_ns / MS:g}ms"
             raise ConfigError(f"detection {detection} is too short: the margin of {margin} needs 20 ms more")
-        if links.trace_paths and self.paths in (None, NONE):
-            raise ConfigError('trace_paths needs a source of paths: say paths = "trace", "traceroute" or a file')
+        for name, needs_paths in (
+            ("trace_paths", links.trace_paths),
+            ("inferred_topology", self.inferred_topology is not None),
+        ):
+            if needs_paths and self.paths in (None, NONE):
+                raise ConfigError(f'{name} needs a source of paths: say paths = "trace", "traceroute" or a file')
 
     def _check_addresses(self) -> None:
         is_protected = self.insecure or self.keys is not None
@@ -403,6 +414,10 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         return changed + [name for name in settings if self.settings.get(name) != other.settings.get(name)]
 
 
+FILES = ("store", "plan", "paths", "inferred_topology", "keys", "grants_folder", "telemetry", "logs_folder")
+"""The settings that name a file or a folder."""
+
+
 def implied_strategy(fields: Mapping[str, Any]) -> str | None:
     """The strategy of a file that names an interest or a membership, but no strategy; None: the default."""
     interest, membership = fields.get("interest"), MEMBERSHIP.get(str(fields.get("membership")))
@@ -427,7 +442,7 @@ def load_peer_file(path: Path, *, insecure: bool = False, join: Sequence[str] = 
     file = msgspec.structs.replace(file, logs_folder=str(file.logs_path)) if file.logs else file
     beside = {
         name: str(path.parent / place)
-        for name in ("store", "plan", "paths", "keys", "grants_folder", "telemetry", "logs_folder")
+        for name in FILES
         if (place := getattr(file, name)) is not None and not (name == "paths" and place in SOURCES)
     }
     return msgspec.structs.replace(file, **beside)

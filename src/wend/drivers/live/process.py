@@ -21,7 +21,7 @@ from wend.drivers.live.broker.listener import TcpListener
 from wend.drivers.live.config import PeerFile
 from wend.drivers.live.counters import Counters
 from wend.drivers.live.logs.peer_logs import PeerLogs
-from wend.drivers.live.paths.source import NONE, open_paths
+from wend.drivers.live.paths.source import NONE, PathSource, open_paths
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.plans.followed_plan import FollowedPlan
 from wend.drivers.live.store.store import Store, fresh_incarnation
@@ -43,7 +43,7 @@ class PeerProcess:
         self.keys = read_keys(file)
         self.admission = ClientAdmission(self.keys, read_grant_table(file), tls=file.uses_tls)
         counters = Counters()
-        paths = open_paths(file.paths or NONE, file.listen_address, counters.paths)
+        paths = open_path_source(file, counters)
         store = None if file.store is None else Store(Path(file.store), sync=file.sync)
         incarnation = fresh_incarnation() if store is None else store.incarnation
         join = file.join_addresses
@@ -79,12 +79,7 @@ class PeerProcess:
             tell=self.peer.tell,
             is_silent=self.peer.is_silent,
         )
-        try:
-            self.logs = PeerLogs(file.logs, file.logs_path, counters) if file.logs else None
-        except WendError:
-            self.peer.close()
-            raise
-        self.peer.driver.logs = self.logs
+        self.logs = self._open_logs()
         self.plan = FollowedPlan(self.peer.peer, self.peer.ask, counters, file.plan, file.store)
         self.broker = Broker(
             self.peer,
@@ -98,6 +93,16 @@ class PeerProcess:
         self.listener = TcpListener(self.broker, admission=self.admission)
         self._apply_forwarding_grants()
         self.recorder = None if file.telemetry is None else _make_recorder(self.peer, file, Path(file.telemetry))
+
+    def _open_logs(self) -> PeerLogs | None:
+        """Open the logs of the peer. Closes the peer if that fails."""
+        file, peer = self._file, self.peer
+        try:
+            peer.driver.logs = PeerLogs(file.logs, file.logs_path, peer.counters) if file.logs else None
+        except WendError:
+            peer.close()
+            raise
+        return peer.driver.logs
 
     async def start(self) -> None:
         try:
@@ -255,6 +260,17 @@ def _make_recorder(peer: LivePeer, file: PeerFile, folder: Path) -> "TelemetryRe
         raise
     peer.observe(recorder)
     return recorder
+
+
+def open_path_source(file: PeerFile, counters: Counters) -> PathSource:
+    """The source of underlay paths that a peer's file describes. Raises `ConfigError`."""
+    if file.inferred_topology is None:
+        return open_paths(file.paths or NONE, file.listen_address, counters.paths)
+    # Imported late: few peers have an inferred topology.
+    from wend.drivers.live.paths.inferred_paths import InferredPaths, TopologyFolder
+
+    folder = TopologyFolder(Path(file.inferred_topology))
+    return InferredPaths(open_paths(file.paths or NONE, file.listen_address, counters.paths), folder, counters.paths)
 
 
 def read_keys(file: PeerFile) -> "KeyFolder | None":

@@ -8,7 +8,7 @@ filter, the peer refuses and counts it, as for any other sender.
 `ByDestination` is the delivery mode of peers that know all subscribers.
 """
 
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from typing import ClassVar
 
 import msgspec
@@ -20,6 +20,7 @@ from wend.model.units import FOREVER, Nanos
 from wend.protocol.config import DeliverySettings, PeerConfig
 from wend.protocol.delivery.automatic_offers import automatic_offer
 from wend.protocol.delivery.durable import BacklogEntry, DurableSubscriptions
+from wend.protocol.delivery.logged import LoggedSubscriptions
 from wend.protocol.delivery.order import HeldDelivery, PublisherOrder, PublisherOrders, is_patient, sort_per_publisher
 from wend.protocol.delivery.pending import PendingDeliveries
 from wend.protocol.delivery.published_keys import PublishedKeys
@@ -42,9 +43,9 @@ class LocalDelivery:
     """Delivers events to local subscriptions, and handles publications, advertisements and subscriptions."""
 
     __slots__ = (
-        "_config", "_earliest_ns", "_interest", "_last", "_logs", "_me", "_orders", "_reliability", "_remembers",
-        "_route", "_seen", "_sequence", "_special", "_store", "_timers", "_unannounced", "_view", "durable", "groups",
-        "keys", "pending",
+        "_config", "_earliest_ns", "_interest", "_last", "_me", "_orders", "_reliability", "_remembers", "_route",
+        "_seen", "_sequence", "_special", "_store", "_timers", "_unannounced", "_view", "durable", "groups", "keys",
+        "logs", "pending",
     )  # fmt: skip
 
     def __init__(
@@ -57,8 +58,7 @@ class LocalDelivery:
         route: Route,
         waiting: int = 0,
     ) -> None:
-        """`store`: None without persistence. `waiting`: how many events may wait for a link while later ones overtake
-        them."""
+        """`waiting`: how many events may wait for a link while later ones overtake them."""
         self._me = config.peer
         self._config = config
         self._reliability = config.of(DeliverySettings).reliability
@@ -69,9 +69,8 @@ class LocalDelivery:
         self._remembers = store is not None and config.stores
         self._sequence = 0
         self._earliest_ns: Nanos = -FOREVER if self._remembers else 0
-        """The earliest publication that this peer delivers. An earlier incarnation may have delivered older events
-        without a record. Ages are right if hosts add the time that a packet waited in their queues
-        (`messages.increase_age`)."""
+        """The earliest publication that this peer delivers: it may have delivered older events without a record. Ages
+        are right if hosts add the time that a packet waited in their queues (`messages.increase_age`)."""
         stored = 0 if store is None else 4 * config.of(DeliverySettings).retry_limit
         self._seen = DuplicateFilter(max(stored, waiting))
         self.groups = QueueGroups(self._me, interest, self)
@@ -83,10 +82,9 @@ class LocalDelivery:
             )
         self.keys = PublishedKeys(persistence=store is not None)
         self.durable = DurableSubscriptions(config, timers)
+        self.logs = LoggedSubscriptions()
         self._special: dict[int, LocalSubscription] = {}
         """Subscriptions that are durable, ordered, or let events expire, by number."""
-        self._logs: frozenset[int] = frozenset()
-        """The numbers of subscriptions whose events go to a log."""
         self._unannounced: frozenset[int] = frozenset()
         self._timers = timers
         self._orders = PublisherOrders(self._make_order)
@@ -168,11 +166,10 @@ class LocalDelivery:
         except FilterError as error:
             effects.append(Refuse(self._me, "filter-syntax", str(error)))
             return False
+        self.logs.subscribe(wanted)
         if wanted.durable is not None:
             self.durable.subscribe(wanted, effects)
-        if wanted.logged:
-            self._logs |= {wanted.number}
-        if wanted.durable is not None or wanted.qos.order or wanted.qos.expire or wanted.logged:
+        if wanted.durable is not None or wanted.qos.order or wanted.qos.expire:
             self._special[wanted.number] = wanted
         else:
             self._special.pop(wanted.number, None)
@@ -186,7 +183,7 @@ class LocalDelivery:
         self.groups.unsubscribe(number)
         if self._special.pop(number, None) is not None:
             self.durable.unsubscribe(number, effects)
-        self._logs -= {number}
+        self.logs.unsubscribe(number)
         if number in self._unannounced:
             self._unannounced -= {number}
             return False
@@ -196,21 +193,17 @@ class LocalDelivery:
         """End all subscriptions, except durable ones and logs if `but_durable`."""
         self._interest.withdraw()
         if but_durable:
-            for wanted in (*self.durable.subscriptions(), *(self._special[number] for number in sorted(self._logs))):
+            for wanted in (*self.durable.subscriptions(), *self.logs.subscriptions()):
                 self._interest.subscribe(wanted, self._me)
-
-    @property
-    def is_durable(self) -> bool:
-        """Whether it has durable subscriptions or logs."""
-        return bool(self.durable.backlogs or self._logs)
 
     # ---------------------------------------------------------------- to the application
 
     def deliver(self, now: Nanos, event: Event, born: Nanos, effects: Effects) -> None:
-        if not self._is_new(now, event, born, effects):
+        if not self._seen.add(event.id):
+            self._report_repetition(event.id, effects)
             return
-        if event.ttl_ns is not None and event.is_expired(now - born):
-            self._hand_to_subscriptions(now, event, born, (), effects)
+        is_plain = not event.headers and event.ttl_ns is None and born >= self._earliest_ns
+        if not is_plain and self._is_refused(now, event, born, effects):
             return
         pending = self.pending
         wanted = self._interest.local(event, self._view)
@@ -218,39 +211,35 @@ class LocalDelivery:
             self._mark_delivered(event, effects)
             return
         if pending is not None:
-            durable: Container[int] = self.durable.backlogs
-            if self._logs:
-                durable = {*self.durable.backlogs, *self._logs}
-            at_once = pending.hold_if_early(now, event, born, wanted, durable, effects)
+            at_once = pending.hold_if_early(now, event, born, wanted, self.logs.union(self.durable.backlogs), effects)
             if at_once is None:
                 return
             wanted = at_once
-        if self._special or self._orders or event.ttl_ns is not None or not wanted:
+        if self._special or self.logs or event.previous or not wanted:
             self._hand_to_subscriptions(now, event, born, wanted, effects)
             return
         if pending is not None:  # most events take this shorter path
             effects.append(Persist(DeliveredRecord(event.id)))
-        for subscription, deadline in wanted:
-            effects.append(Deliver(subscription, event, now - born, deadline))
+        effects.extend([Deliver(subscription, event, now - born, deadline) for subscription, deadline in wanted])
 
-    def _is_new(self, now: Nanos, event: Event, born: Nanos, effects: Effects) -> bool:
-        """Whether no incarnation of this peer has delivered the event before."""
-        id_ = event.id
-        if not self._seen.add(id_):
-            if self._seen.is_too_old(id_):
-                effects.append(Drop(id_, (self._me,), "beyond-duplicate-filter"))
-            else:
-                effects.append(Notice("duplicate", self._me))
-            return False
+    def _report_repetition(self, id_: EventId, effects: Effects) -> None:
+        too_old = Drop(id_, (self._me,), "beyond-duplicate-filter")
+        effects.append(too_old if self._seen.is_too_old(id_) else Notice("duplicate", self._me))
+
+    def _is_refused(self, now: Nanos, event: Event, born: Nanos, effects: Effects) -> bool:
+        """Whether this incarnation does not deliver an event that is new to it, and report why."""
         if event.headers and not self.keys.add(now, event, born, effects):
             effects.append(Notice("repeated-key", event.id.publisher))
             self._mark_delivered(event, effects)
             self._release_in_order(now, event, [], effects)
-            return False
+            return True
         if born < self._earliest_ns:
-            effects.append(Drop(id_, (self._me,), "before-incarnation"))
-            return False
-        return True
+            effects.append(Drop(event.id, (self._me,), "before-incarnation"))
+            return True
+        if event.ttl_ns is not None and event.is_expired(now - born):
+            self._hand_to_subscriptions(now, event, born, (), effects)
+            return True
+        return False
 
     def _mark_delivered(self, event: Event, effects: Effects) -> None:
         """Record the delivery of an event, if persistence is on."""
@@ -264,24 +253,15 @@ class LocalDelivery:
             effects.append(Drop(event.id, (self._me,), "expired"))
             wanted = ()
         later: list[HeldDelivery] = []
-        is_logged = bool(self._logs) and self._hand_to_logs(now, event, born, wanted, effects)
+        wanted, is_logged = self.logs.deliver(now, event, born, wanted, effects)
         if self._special:
             wanted, later = self._split_by_wait(now, event, born, wanted, effects)
         self._mark_delivered(event, effects)  # after the record of a backlog: a crash in between loses nothing
         if not wanted and not later and not expired and not is_logged:
             is_wider = self._interest.widened(event)
             effects.append(Notice("false-positive" if is_wider else "no-subscriber", self._me))
-        for subscription, deadline in wanted:
-            effects.append(Deliver(subscription, event, now - born, deadline))
+        effects.extend([Deliver(subscription, event, now - born, deadline) for subscription, deadline in wanted])
         self._release_in_order(now, event, later, effects)
-
-    def _hand_to_logs(self, now: Nanos, event: Event, born: Nanos, wanted: Notify, effects: Effects) -> bool:
-        """Deliver an event to the logs among these subscriptions. This comes before the record of its delivery, so a
-        crash in between loses nothing. Return whether there are any."""
-        logs = [(subscription, deadline) for subscription, deadline in wanted if subscription.number in self._logs]
-        for subscription, deadline in logs:
-            effects.append(Deliver(subscription, event, now - born, deadline))
-        return bool(logs)
 
     def _release_in_order(self, now: Nanos, event: Event, later: list[HeldDelivery], effects: Effects) -> None:
         """Release deliveries of an event: unordered ones at once, ordered ones after their predecessors."""
@@ -301,8 +281,6 @@ class LocalDelivery:
             special = self._special.get(subscription.number)
             if special is None:
                 at_once.append((subscription, deadline))
-            elif special.logged:
-                continue  # it has the event
             elif special.qos.expires(deadline, now - born):
                 effects.append(Drop(event.id, (self._me,), "expired"))
                 self._count_missed(subscription, "expired", effects)
@@ -408,10 +386,8 @@ class LocalDelivery:
 
 
 class ByDestination:
-    """Delivery if this peer knows all subscribers: packets name the destinations that still need them.
-
-    It has the same methods as `InNetwork` (`in_network.py`). A peer uses one of the two.
-    """
+    """Delivery if this peer knows all subscribers: packets name the destinations that still need them. A peer uses this
+    or `InNetwork` (`in_network.py`), which has the same methods."""
 
     __slots__ = ("_host", "_local", "_route", "_store")
 
@@ -463,7 +439,6 @@ class ByDestination:
     def receive_without_destinations(
         self, now: Nanos, sender: PeerId, data: Data, born_ns: Nanos, effects: Effects
     ) -> None:
-        """Receive a packet that names no destinations."""
         effects.append(Refuse(sender, "no-destinations"))
 
     def give_up(self, now: Nanos, stuck: GiveUp, effects: Effects) -> None:

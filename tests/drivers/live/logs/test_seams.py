@@ -17,7 +17,7 @@ from wend.drivers.live import frames
 from wend.drivers.live.broker.log_readers import LogReader
 from wend.drivers.live.client.client import Client
 from wend.drivers.live.logs.peer_logs import PeerLog
-from wend.drivers.live.logs.settings import LogEntry
+from wend.drivers.live.logs.settings import EventLogEntry
 from wend.matching.filters import parse
 from wend.model.events import Event, EventId, SubscriptionId
 from wend.protocol.ports import Deliver
@@ -45,7 +45,7 @@ class ClientMachine(RuleBasedStateMachine):
         self.scheduled: list[LogReader] = []
 
     def open_log(self) -> None:
-        self.source = PeerLog(LogEntry("orders", "true", events=800), self.folder)
+        self.source = PeerLog(EventLogEntry("orders", "true", events=800), self.folder)
 
     def teardown(self) -> None:
         self.source.log.close()

@@ -13,7 +13,7 @@ from typing import Final
 
 from wend.drivers.live.counters import Counters
 from wend.drivers.live.logs.log import Log
-from wend.drivers.live.logs.settings import LogEntry
+from wend.drivers.live.logs.settings import EventLogEntry
 from wend.drivers.live.status import LogStatus
 from wend.matching.filters import Filter, parse
 from wend.model.errors import Refused
@@ -33,7 +33,7 @@ class LogWriteError(OSError):
 class PeerLog:
     """One log of a peer, with the readers that wait for its next event."""
 
-    def __init__(self, entry: LogEntry, folder: Path) -> None:
+    def __init__(self, entry: EventLogEntry, folder: Path) -> None:
         """Raises `ConfigError` if it cannot be opened."""
         self.name = entry.name
         self.filter = entry.filter
@@ -85,7 +85,7 @@ class PeerLog:
 class PeerLogs:
     """All logs of a peer."""
 
-    def __init__(self, entries: Sequence[LogEntry], folder: Path, counters: Counters) -> None:
+    def __init__(self, entries: Sequence[EventLogEntry], folder: Path, counters: Counters) -> None:
         """Opens the logs, each in a folder of its name. Raises `ConfigError`."""
         self._counters = counters
         self._by_number: dict[int, PeerLog] = {}

@@ -14,7 +14,7 @@ MAX_EVENTS: Final = 2**39
 MIN_KEEP_NS: Final = SECOND
 
 
-class LogEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class EventLogEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A log: the events that a filter matches, kept in order on the disk of this peer."""
 
     name: str
