@@ -57,6 +57,7 @@ def show_log(
         ("oldest", time_text(log.first_ns)),
         ("newest", time_text(log.newest_ns)),
         ("appended since the start", str(log.appended)),
+        ("read since the start", str(log.read)),
         ("came again since the start", str(log.duplicates)),
         ("dropped since the start", str(log.dropped)),
     ]

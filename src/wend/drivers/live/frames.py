@@ -130,6 +130,8 @@ class ReadLog(msgspec.Struct, frozen=True, gc=False, tag="read-log"):
     """The most events that the client has not taken (`Continue`)."""
     deadline_ns: Nanos | None = None
     """The age from which deliveries are late."""
+    records: bool = False
+    """Whether the peer sends `Records` instead of deliveries, for clients that read many events."""
 
 
 class Continue(msgspec.Struct, frozen=True, gc=False, tag="continue"):
@@ -382,6 +384,24 @@ class Deliveries(msgspec.Struct, frozen=True, gc=False, tag="deliveries"):
     deliveries: tuple[Delivery, ...]
 
 
+class LoggedEvent(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """An event as it is in a log."""
+
+    position: int
+    time_ns: Nanos
+    """When it was appended, as wall-clock time."""
+    age_ns: Nanos
+    """Its age at that time."""
+    event: Event
+
+
+class Records(msgspec.Struct, frozen=True, gc=False, tag="records"):
+    """Events of a log in the order of their positions, for a client that asked for `records`."""
+
+    handle: int
+    records: tuple[LoggedEvent, ...]
+
+
 class MissedFrame(msgspec.Struct, frozen=True, gc=False, tag="missed", omit_defaults=True):
     """The number of events that this subscription will not get, by reason."""
 
@@ -446,4 +466,4 @@ class Dropped(msgspec.Struct, frozen=True, gc=False, tag="dropped"):
 Answer = Accepted | Posted | Completed | StatusFrame | Following | RefusedFrame | Subscriptions
 Report = Dropped | MissedFrame | Replaced | Reading | Finished
 """About one subscription."""
-ToClient = Welcome | Answer | Delivery | Deliveries | Report
+ToClient = Welcome | Answer | Delivery | Deliveries | Records | Report

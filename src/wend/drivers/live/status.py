@@ -48,6 +48,8 @@ class LogStatus(msgspec.Struct, frozen=True, kw_only=True):
     """When the newest event was appended; 0 if there was none."""
     appended: int = 0
     """Events that were appended since the peer started."""
+    read: int = 0
+    """Events that were sent to those who read it, since the peer started."""
     duplicates: int = 0
     """Events that came again and were not appended again."""
     dropped: int = 0
@@ -55,7 +57,7 @@ class LogStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     def numbers(self) -> Counts:
         """All numbers, without those of time."""
-        names = ("first", "next", "events", "bytes", "appended", "duplicates", "dropped")
+        names = ("first", "next", "events", "bytes", "appended", "read", "duplicates", "dropped")
         return {name: getattr(self, name) for name in names}
 
 

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import msgspec
 
@@ -20,7 +20,7 @@ from wend.drivers.live.clock import monotonic
 from wend.drivers.live.logs.backwards import blocks_backwards
 from wend.drivers.live.logs.cursor import LogCursor
 from wend.drivers.live.logs.peer_logs import PeerLog, PeerLogs
-from wend.drivers.live.logs.record import LogRecord
+from wend.drivers.live.logs.record import LogRecord, encode_event
 from wend.matching.filters import Filter, parse
 from wend.model.errors import Refused
 from wend.model.events import Event, event_bytes
@@ -36,6 +36,8 @@ MAX_LAST: Final = 1_000_000
 MAX_WINDOW: Final = 10_000
 WINDOW_BYTES: Final = 8 * 1024 * 1024
 STEP_RECORDS: Final = 128
+RECORDS_BYTES: Final = 64 * 1024
+"""The size of a frame of records, unless one event is larger."""
 _EXPIRED, _DROPPED, _DAMAGED = "expired", "log-dropped", "log-damaged"
 
 
@@ -83,6 +85,9 @@ class LogReader:
         self._unconfirmed: deque[tuple[int, int]] = deque()
         """The position and size of each event that the client has not taken."""
         self._unconfirmed_bytes = 0
+        self._gathered: list[frames.LoggedEvent] = []
+        """Events of the next frame of records."""
+        self._gathered_bytes = 0
         self._is_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
         self._window = min(max(1, request.window), MAX_WINDOW)
@@ -152,6 +157,11 @@ class LogReader:
     def work(self, until: float) -> bool:
         """Read until this time. Returns whether it can go on."""
         self._is_scheduled = False
+        can_go_on = self._read_until(until)
+        self._write_gathered()
+        return can_go_on
+
+    def _read_until(self, until: float) -> bool:
         while self._can_write():
             if self._cursor is None:
                 self._look_back()
@@ -217,6 +227,7 @@ class LogReader:
         return self._end_ns is not None and time_ns >= self._end_ns
 
     def _finish(self) -> None:
+        self._write_gathered()
         self.close()
         self._output.answer(frames.Finished(self._request.handle))
 
@@ -236,16 +247,37 @@ class LogReader:
         if event.is_expired(age_ns):
             self._report({_EXPIRED: 1}, record.position + 1)
             return
-        if event.headers:
-            event = self._verify(event)
+        encoded = record.encoded
+        if event.headers and (seen := self._verify(event)) is not event:
+            event, encoded = seen, encode_event(seen)
         size, deadline_ns = event_bytes(event), self._request.deadline_ns
-        late = deadline_ns is not None and age_ns > deadline_ns
-        delivery = frames.Delivery(self._request.handle, event, age_ns, late, record.position, time_ns=record.time_ns)
         self._unconfirmed.append((record.position, size))
         self._unconfirmed_bytes += size
+        self._source.read += 1
+        if self._request.records:
+            self._gather(record, encoded)
+            return
+        late = deadline_ns is not None and age_ns > deadline_ns
+        delivery = frames.Delivery(self._request.handle, event, age_ns, late, record.position, time_ns=record.time_ns)
         self._output.write_delivery(delivery, size)
 
+    def _gather(self, record: LogRecord, encoded: bytes) -> None:
+        """Add an event to the next frame of records."""
+        if self._gathered_bytes + len(encoded) > RECORDS_BYTES:
+            self._write_gathered()
+        event = cast(Event, msgspec.Raw(encoded))  # the encoder copies these bytes into the frame
+        logged = frames.LoggedEvent(record.position, record.time_ns, record.age_ns, event)
+        self._gathered.append(logged)
+        self._gathered_bytes += len(encoded)
+
+    def _write_gathered(self) -> None:
+        if self._gathered:
+            self._output.answer(frames.Records(self._request.handle, tuple(self._gathered)))
+            self._gathered.clear()
+            self._gathered_bytes = 0
+
     def _report(self, counts: dict[str, int], below: int) -> None:
+        self._write_gathered()
         self._output.answer(frames.MissedFrame(self._request.handle, counts, below))
 
 

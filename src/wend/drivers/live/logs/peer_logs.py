@@ -40,6 +40,8 @@ class PeerLog:
         self.log = Log(folder, entry.bounds(), sync=entry.sync)
         self.appended = 0
         """Events since the peer started."""
+        self.read = 0
+        """Events that were sent to readers since the peer started."""
         self.waiting: dict[Callable[[], None], None] = {}
         """Called once, when the log has grown."""
         self._parsed = parse(entry.filter)
@@ -77,6 +79,7 @@ class PeerLog:
             first_ns=log.first_ns,
             newest_ns=log.newest_ns,
             appended=self.appended,
+            read=self.read,
             duplicates=log.duplicates,
             dropped=log.dropped_events,
         )
