@@ -121,7 +121,7 @@ class ReadLog(msgspec.Struct, frozen=True, gc=False, tag="read-log"):
     begin: LogPlace
     """Where to begin: with the first event of this place or later."""
     end: LogPlace | None = None
-    """Where to end: before the first event of this place or later, with `Finished`. By default, it goes on."""
+    """Where to end, with `Finished`: before the first event of this place or later."""
     log: str = ""
     """The name of the log; empty: the first one that has all events that the filter matches."""
     log_id: str = ""
@@ -130,6 +130,8 @@ class ReadLog(msgspec.Struct, frozen=True, gc=False, tag="read-log"):
     """The most events that the client has not taken (`Continue`)."""
     deadline_ns: Nanos | None = None
     """The age from which deliveries are late."""
+    order: bool = False
+    """Whether events of one publisher must be in the order of publication; not all logs are."""
 
 
 class Continue(msgspec.Struct, frozen=True, gc=False, tag="continue"):
@@ -402,7 +404,7 @@ class Reading(msgspec.Struct, frozen=True, gc=False, tag="reading"):
 
 
 class Finished(msgspec.Struct, frozen=True, gc=False, tag="finished"):
-    """A log was read to the end that the client asked for. There are no further deliveries."""
+    """A log was read to the end that the client asked for."""
 
     handle: int
 
@@ -445,5 +447,4 @@ class Dropped(msgspec.Struct, frozen=True, gc=False, tag="dropped"):
 
 Answer = Accepted | Posted | Completed | StatusFrame | Following | RefusedFrame | Subscriptions
 Report = Dropped | MissedFrame | Replaced | Reading | Finished
-"""About one subscription."""
 ToClient = Welcome | Answer | Delivery | Deliveries | Report
