@@ -9,7 +9,6 @@ LMDB needs the package `lmdb`, on which Wend does not depend; without it its col
 
 import argparse
 import json
-import os
 import random
 import resource
 import shutil
@@ -259,7 +258,7 @@ def main() -> None:
     if asked.append_to is not None:
         _append_and_tell(asked.engine, asked.append_to, asked.events)
         return
-    with tempfile.TemporaryDirectory(dir=os.getcwd()) as folder:
+    with tempfile.TemporaryDirectory() as folder:
         if asked.engine is not None:
             found = measure(asked.engine, asked.events, asked.folder or Path(folder))
             print(json.dumps(found) if asked.json else "\n".join(f"{n:28} {v:12.1f}" for n, v in found.items()))

@@ -318,8 +318,8 @@ class PeerDriver:
     def _deliver(self, effect: Deliver) -> None:
         """Hand an event to subscribers, or append it to a log. Raises `LogWriteError`."""
         log_ = None if self.logs is None else self.logs.find(effect.subscription.number)
-        if log_ is not None:
-            log_.append(effect)
+        if self.logs is not None and log_ is not None:
+            self.logs.append(log_, effect)
             self.store.queued = effect.event.id
         self._counters.deliveries += 1
         if effect.deadline_ns is not None and effect.age_ns > effect.deadline_ns:

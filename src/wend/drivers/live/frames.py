@@ -121,7 +121,7 @@ class ReadLog(msgspec.Struct, frozen=True, gc=False, tag="read-log"):
     begin: LogPlace
     """Where to begin: with the first event of this place or later."""
     end: LogPlace | None = None
-    """Where to end: before the first event of this place or later, with `Finished`. By default, it goes on."""
+    """Where to end, with `Finished`: before the first event of this place or later."""
     log: str = ""
     """The name of the log; empty: the first one that has all events that the filter matches."""
     log_id: str = ""
@@ -132,6 +132,8 @@ class ReadLog(msgspec.Struct, frozen=True, gc=False, tag="read-log"):
     """The age from which deliveries are late."""
     records: bool = False
     """Whether the peer sends `Records` instead of deliveries, for clients that read many events."""
+    order: bool = False
+    """Whether events of one publisher must be in the order of publication; not all logs are."""
 
 
 class Continue(msgspec.Struct, frozen=True, gc=False, tag="continue"):
@@ -422,7 +424,7 @@ class Reading(msgspec.Struct, frozen=True, gc=False, tag="reading"):
 
 
 class Finished(msgspec.Struct, frozen=True, gc=False, tag="finished"):
-    """A log was read to the end that the client asked for. There are no further deliveries."""
+    """A log was read to the end that the client asked for."""
 
     handle: int
 

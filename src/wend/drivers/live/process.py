@@ -98,6 +98,8 @@ class PeerProcess:
         """Open the logs of the peer. Closes the peer if that fails."""
         file, peer = self._file, self.peer
         try:
+            if any(each.is_ordered for each in file.logs) and not peer.peer.knows_all_subscribers:
+                raise ConfigError('this strategy cannot keep publishers\' order: leave out order = "publisher" of logs')
             peer.driver.logs = PeerLogs(file.logs, file.logs_path, peer.counters) if file.logs else None
         except WendError:
             peer.close()
@@ -122,7 +124,7 @@ class PeerProcess:
                 )
             )
             if self.logs is not None:
-                self.logs.begin()
+                self.logs.begin(self.peer.tell, tuple(self.peer.peer.durable))
             if self.recorder is not None:
                 self.recorder.begin()
             self.broker.restore_durable()

@@ -84,7 +84,7 @@ class LocalDelivery:
         self.durable = DurableSubscriptions(config, timers)
         self.logs = LoggedSubscriptions()
         self._special: dict[int, LocalSubscription] = {}
-        """Subscriptions that are durable, ordered, or let events expire, by number."""
+        """Subscriptions that are durable, logged, ordered, or let events expire, by number."""
         self._unannounced: frozenset[int] = frozenset()
         self._timers = timers
         self._orders = PublisherOrders(self._make_order)
@@ -169,7 +169,7 @@ class LocalDelivery:
         self.logs.subscribe(wanted)
         if wanted.durable is not None:
             self.durable.subscribe(wanted, effects)
-        if wanted.durable is not None or wanted.qos.order or wanted.qos.expire:
+        if wanted.durable is not None or wanted.qos.order or wanted.qos.expire or wanted.logged:
             self._special[wanted.number] = wanted
         else:
             self._special.pop(wanted.number, None)
@@ -215,7 +215,7 @@ class LocalDelivery:
             if at_once is None:
                 return
             wanted = at_once
-        if self._special or self.logs or event.previous or not wanted:
+        if self._special or event.previous or not wanted:
             self._hand_to_subscriptions(now, event, born, wanted, effects)
             return
         if pending is not None:  # most events take this shorter path

@@ -155,6 +155,7 @@ def test_retention_goes_on_while_nothing_comes(tmp_path: Path) -> None:
         (('store = "0.store"\n', ""), "logs need a store"),
         (("persistence = true", "persistence = false"), "logs need persistence = true"),
         (('name = "orders"', 'nam = "orders"'), "nam"),
+        (("events = 1000000", 'events = 9\norder = "random"'), "order"),
     ],
 )
 def test_a_wrong_setting_ends_in_one_sentence(tmp_path: Path, change: tuple[str, str], sentence: str) -> None:

@@ -303,7 +303,11 @@ class LogReaders:
         if self._logs is None:
             raise Refused("this peer has no logs", code="unknown-log")
         wanted = parse(filter)
-        source = self._logs.named(request.log) if request.log else self._logs.covering(wanted)
+        ordered = request.order
+        source = self._logs.named(request.log) if request.log else self._logs.covering(wanted, ordered=ordered)
+        if ordered and not source.is_ordered:
+            sentence = f'log {source.name!r} has events in the order of arrival: its table needs order = "publisher"'
+            raise Refused(sentence, code="not-supported")
         if request.log_id and request.log_id != source.log.id:
             sentence = f"the log {source.name!r} is not the one that was read before: its positions mean other events"
             raise Refused(sentence, code="other-log")

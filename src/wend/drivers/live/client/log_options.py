@@ -21,7 +21,6 @@ def log_request(request: frames.Subscribe, since: Any, until: Any, last: Any, lo
     excluded = {
         "name": request.durable,
         "group": request.group,
-        "order": request.order,
         "expire": request.expire,
         "reliability": request.reliability is not None,
         "a relative deadline": request.factor is not None,
@@ -49,6 +48,7 @@ def log_request(request: frames.Subscribe, since: Any, until: Any, last: Any, lo
         log or "",
         window=WINDOW,
         deadline_ns=request.deadline_ns,
+        order=request.order,
     )
 
 

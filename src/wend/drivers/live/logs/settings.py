@@ -1,6 +1,6 @@
 """The logs of a peer as its file describes them."""
 
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -25,6 +25,8 @@ class EventLogEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The disk space that the log takes at most: 20GiB."""
     events: int | None = None
     """The most events that it holds."""
+    order: Literal["arrival", "publisher"] = "arrival"
+    """Whether events of one publisher are in the order of publication, or all in the order in which they came."""
     sync: bool = False
     """Whether events also survive a loss of power. This is slower."""
 
@@ -46,6 +48,10 @@ class EventLogEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"log {name} holds 1 to {MAX_EVENTS} events, got events = {self.events}")
         if bounds == Bounds():
             raise ConfigError(f"log {name} would grow for ever: give keep, bytes or events")
+
+    @property
+    def is_ordered(self) -> bool:
+        return self.order == "publisher"
 
     def bounds(self) -> Bounds:
         """What it keeps at most. Raises ConfigError."""
