@@ -428,7 +428,7 @@ class Client:
                 self.streams.deliver((frame,))
             case frames.Dropped() | frames.MissedFrame() | frames.Replaced() | frames.Reading() | frames.Finished():
                 self.streams.on_report(frame)
-            case frames.Welcome():
+            case frames.Welcome() | frames.Records():
                 pass
             case _:
                 if isinstance(frame, frames.Accepted | frames.Posted) and frame.congested:

@@ -1,11 +1,16 @@
 """Connect a client to a peer."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from wend.drivers.live.addressing.addresses import TLS_SCHEME, parse_urls, url_scheme
 from wend.drivers.live.client.client import Client
 from wend.model.errors import ConfigError
+
+if TYPE_CHECKING:  # most clients connect without TLS
+    from wend.drivers.live.access.tls import ClientTls
 
 
 def connect(
@@ -29,14 +34,20 @@ def connect(
     `certificate` and `key` are single files. Or it shows a `token`, a text or the `Path` of a private file.
     """
     options = {"keys": keys, "root": root, "certificate": certificate, "key": key, "token": token}
+    return Client(url, timeout=timeout, patience=patience, tls=make_tls_reader(url, options))
+
+
+def make_tls_reader(url: str, options: dict[str, str | Path | None]) -> "Callable[[], ClientTls] | None":
+    """A function that reads the credentials of a client, again for each connection; None without TLS. `options` are
+    those of `connect`. Raises `ConfigError` if they do not fit the URL, or cannot be read."""
     names = [name for name, value in options.items() if value is not None]
     parse_urls(url)
     if url_scheme(url) != TLS_SCHEME:
         if names:
             raise ConfigError(f"{names[0]} is for {TLS_SCHEME}, not for {url}")
-        return Client(url, timeout=timeout, patience=patience)
+        return None
     from wend.drivers.live.access.tls import make_client_tls
 
     read = partial(make_client_tls, **options)
     read()  # to report a mistake now
-    return Client(url, timeout=timeout, patience=patience, tls=read)
+    return read

@@ -1,0 +1,1 @@
+"""Logs of peers as a data source of Spark, and events as its sink: `format("wend")`."""
