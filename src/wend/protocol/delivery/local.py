@@ -3,13 +3,11 @@
 A peer delivers an event once per incarnation of the publisher and of itself. It drops duplicates, and events without a
 subscriber. An event that arrives before its subscribers have reconnected waits (`pending.py`). Subscriptions may be
 durable (`durable.py`), ask for publisher order (`order.py`), and let events expire. If the application sends an invalid
-filter, the peer refuses and counts it, as for any other sender.
-
-`ByDestination` is the delivery mode of peers that know all subscribers.
+filter, the peer refuses and counts it, as for any other sender. Blocks of coded events wait until they make an event
+(`block_reassembly.py`).
 """
 
 from collections.abc import Callable
-from typing import ClassVar
 
 import msgspec
 
@@ -19,18 +17,17 @@ from wend.model.publication import Publication
 from wend.model.units import FOREVER, Nanos
 from wend.protocol.config import DeliverySettings, PeerConfig
 from wend.protocol.delivery.automatic_offers import automatic_offer
+from wend.protocol.delivery.block_reassembly import BlockReassembly
 from wend.protocol.delivery.durable import BacklogEntry, DurableSubscriptions
 from wend.protocol.delivery.order import HeldDelivery, PublisherOrder, PublisherOrders, in_publishers_order, is_patient
 from wend.protocol.delivery.pending import PendingDeliveries
 from wend.protocol.delivery.published_keys import PublishedKeys
 from wend.protocol.delivery.queue_groups import QueueGroups
 from wend.protocol.delivery.store_and_forward import StoreAndForward
-from wend.protocol.host import PluginHost
 from wend.protocol.link.window import DuplicateFilter
-from wend.protocol.messages import Data
 from wend.protocol.notices import MissedCode
-from wend.protocol.plugins import Arrived, GiveUp, Notify, SubscriptionQueries, View
-from wend.protocol.ports import Deliver, Drop, LocalSubscription, Missed, Notice, Persist, Receipt, Refuse
+from wend.protocol.plugins import Arrived, Notify, SubscriptionQueries, View
+from wend.protocol.ports import Deliver, Drop, LocalSubscription, Missed, Notice, Persist, Refuse
 from wend.protocol.records import DeliveredRecord, GapRecord, QueuedRecord, Record, SkippedRecord
 from wend.protocol.timers import Effects, Timers
 
@@ -42,9 +39,9 @@ class LocalDelivery:
     """Delivers events to local subscriptions, and handles publications, advertisements and subscriptions."""
 
     __slots__ = (
-        "_config", "_earliest_ns", "_interest", "_last", "_me", "_orders", "_reliability", "_remembers", "_route",
-        "_seen", "_sequence", "_special", "_store", "_timers", "_unannounced", "_view", "durable", "groups", "keys",
-        "pending",
+        "_blocks", "_config", "_earliest_ns", "_interest", "_last", "_me", "_orders", "_reliability", "_remembers",
+        "_route", "_seen", "_sequence", "_special", "_store", "_timers", "_unannounced", "_view", "durable", "groups",
+        "keys", "pending",
     )  # fmt: skip
 
     def __init__(
@@ -87,6 +84,8 @@ class LocalDelivery:
         """Subscriptions that are durable, ordered, or let events expire, by number."""
         self._unannounced: frozenset[int] = frozenset()
         self._timers = timers
+        self._blocks: BlockReassembly | None = None
+        """Set when the first block of a coded event arrives."""
         self._orders = PublisherOrders(self._make_order)
         self._last: dict[PeerId, int] | None = None
         """By peer with ordered subscribers: the sequence number of the last event for it; None before the first one."""
@@ -196,7 +195,15 @@ class LocalDelivery:
 
     # ---------------------------------------------------------------- to the application
 
+    @property
+    def incomplete_ids(self) -> tuple[EventId, ...]:
+        """Coded events of which blocks are missing."""
+        return () if self._blocks is None else self._blocks.ids
+
     def deliver(self, now: Nanos, event: Event, born: Nanos, effects: Effects) -> None:
+        if event.block is not None:
+            self._deliver_block(now, event, born, effects)
+            return
         if not self._is_new(now, event, born, effects):
             return
         if event.ttl_ns is not None and event.is_expired(now - born):
@@ -220,6 +227,17 @@ class LocalDelivery:
         for subscription, deadline in wanted:
             effects.append(Deliver(subscription, event, now - born, deadline))
 
+    def _deliver_block(self, now: Nanos, block: Event, born: Nanos, effects: Effects) -> None:
+        """Deliver the event that a block completes, if any."""
+        if block.id in self._seen:
+            effects.append(Notice("surplus-block", self._me))
+            return
+        if self._blocks is None:
+            self._blocks = BlockReassembly(self._me, self._timers)
+        event = self._blocks.add(now, block, effects)
+        if event is not None:
+            self.deliver(now, event, born, effects)
+
     def _is_new(self, now: Nanos, event: Event, born: Nanos, effects: Effects) -> bool:
         """Whether no incarnation of this peer has delivered the event before."""
         id_ = event.id
@@ -229,6 +247,8 @@ class LocalDelivery:
             else:
                 effects.append(Notice("duplicate", self._me))
             return False
+        if self._blocks is not None:
+            self._blocks.forget(id_)  # the whole event overtook its blocks
         if event.headers and not self.keys.add(now, event, born, effects):
             effects.append(Notice("repeated-key", event.id.publisher))
             self._mark_delivered(event, effects)
@@ -381,70 +401,3 @@ class LocalDelivery:
         entry = BacklogEntry(event, now, None, 0)
         patient = is_patient(self._special[gap.number])
         return HeldDelivery(event, now, SubscriptionId(self._me, gap.number), None, entry, patient)
-
-
-class ByDestination:
-    """Delivery if this peer knows all subscribers: packets name the destinations that still need them.
-
-    It has the same methods as `InNetwork` (`in_network.py`). A peer uses one of the two.
-    """
-
-    __slots__ = ("_host", "_local", "_route", "_store")
-
-    knows_all_subscribers: ClassVar[bool] = True
-    """Whether receipts name all known subscribers at any peer. If so, clients may ask for publisher order, queue
-    groups, replies and retained events."""
-    stores_transit: ClassVar[bool] = True
-    """Whether a peer with persistence stores the packets that it forwards for others."""
-
-    def __init__(self, host: PluginHost, local: LocalDelivery, store: StoreAndForward | None, route: Route) -> None:
-        self._host = host
-        self._local = local
-        self._store = store
-        self._route = route
-
-    def is_early(self) -> bool:
-        """Whether an event that is published now may miss subscribers."""
-        view = self._host.view
-        alone = self._host.forms_links and not view.links
-        return alone or not self._host.interest.table.knows(view.neighbours)
-
-    def publish(self, now: Nanos, event: Event, receipt: Receipt, effects: Effects) -> None:
-        """Deliver an event to local subscriptions, and send it to the other subscribers."""
-        me, others = self._host.view.me, receipt.targets
-        is_for_me = me in others
-        if is_for_me:
-            others = tuple([peer for peer in others if peer != me])
-        if self._store is not None:
-            self._store.publish(now, event, others, effects)
-        if is_for_me:
-            self._local.deliver(now, event, now, effects)
-        effects.append(receipt)  # local backlogs have stored the event by now
-        if self._store is not None and others:
-            others = self._store.hold_back(now, event, others, effects)
-        if others:
-            self._route(now, Arrived(me, event, now, others), effects)
-
-    def publish_to(self, now: Nanos, event: Event, peer: PeerId, effects: Effects) -> None:
-        """Send an event only to the subscribers at one peer, such as a reply to its client."""
-        if peer == self._host.view.me:
-            self._local.deliver(now, event, now, effects)
-        else:
-            self._local.send_alone(now, event, now, peer, effects)
-
-    def receive(self, now: Nanos, sender: PeerId, data: Data, born_ns: Nanos, effects: Effects) -> None:
-        """Receive a packet that names this peer among its destinations."""
-        self._local.deliver(now, data.event, born_ns, effects)
-
-    def receive_without_destinations(
-        self, now: Nanos, sender: PeerId, data: Data, born_ns: Nanos, effects: Effects
-    ) -> None:
-        """Receive a packet that names no destinations."""
-        effects.append(Refuse(sender, "no-destinations"))
-
-    def give_up(self, now: Nanos, stuck: GiveUp, effects: Effects) -> None:
-        """Store or drop an event for which the routing has no route."""
-        if self._store is None:
-            effects.append(Drop(stuck.event.id, stuck.dests, stuck.code))
-        else:
-            self._store.give_up(now, stuck, effects)
