@@ -16,18 +16,20 @@ from wend.protocol.plugins.view import View
 class Coder:
     """Cuts the events of one publisher's peer."""
 
-    __slots__ = ("_least", "is_auto", "rate")
+    __slots__ = ("is_auto", "least", "rate")
 
     def __init__(self, config: PeerConfig) -> None:
         settings = config.of(DeliverySettings)
-        self._least = settings.coding_least_bytes
+        self.least = settings.coding_least_bytes
+        """The smallest payload that is coded."""
         self.is_auto = settings.coding == AUTO
         """Whether the routing chooses the number of blocks."""
         self.rate: CodeRate | None = parse_coding(settings.coding)
 
     def can_cut(self, event: Event, view: View) -> bool:
+        """Whether an event may travel in blocks."""
         return (
-            len(event.payload) >= self._least
+            len(event.payload) >= self.least
             and event.block is None
             and event.id.publisher == view.me
             and not view.persistence
@@ -35,12 +37,13 @@ class Coder:
         )
 
     def cut(self, event: Event, view: View) -> list[Event]:
-        """The blocks of an event at the rate of the settings, those of one route after those of another in turn; empty
-        if the event stays whole."""
+        """The blocks of an event at the rate of the settings; empty if the event stays whole. Block i is for route
+        i modulo the number of routes."""
         if self.rate is None or not self.can_cut(event, view):
             return []
         needed, count = self.rate.count_blocks(len(event.payload))
         return cut_event(event, needed, count)
 
     def needed_blocks(self, event: Event) -> int:
+        """How many blocks an event needs, if it may have as many of parity."""
         return min(count_pieces(len(event.payload)), MAX_BLOCKS // 2)

@@ -128,10 +128,11 @@ class Adaptive(Routing):
 
     def _on_arrived(self, now: Nanos, packet: Arrived, view: View) -> list[PluginEffect]:
         dests, ranks = packet.dests, packet.ranks
-        if packet.sender == view.me and self._coder.can_cut(packet.event, view):
-            blocks = self._cut(now, packet, view)
+        if len(packet.event.payload) >= self._coder.least and packet.sender == view.me:
+            whole = Packet(packet.event, packet.born_ns, dests, ranks or (0,) * len(dests), (), ())
+            blocks = self._cut(now, whole, view)
             if blocks:
-                return self._forward_blocks(now, packet, blocks, view)
+                return self._forward_blocks(now, whole, blocks, view)
         if packet.sender != view.me and view.me not in packet.path:
             dests, ranks = self._forwarded.record(copy_key(packet.event), dests, ranks)
         effects: list[PluginEffect] = []
@@ -145,38 +146,42 @@ class Adaptive(Routing):
             effects.append(Notice("duplicate", packet.sender))
         return effects
 
-    def _cut(self, now: Nanos, packet: Arrived, view: View) -> list[Event]:
+    def _cut(self, now: Nanos, packet: Packet, view: View) -> list[Event]:
         """The blocks of a large event that is published here; empty if it had better stay whole."""
+        if not self._coder.can_cut(packet.event, view):
+            return []
         if not self._coder.is_auto:
             return self._coder.cut(packet.event, view)
-        if self._price is None or view.graph.prices:
+        if self._price is None:
             return []
-        scorer = Scorer(now, view, self._find_usable_routes(now, view), self._shared_risk, [])
-        losses, links = self._losses(now, packet, scorer, view)
+        table = self._find_usable_routes(now, view)
+        scorer = Scorer(now, view, table, self._shared_risk, [])
+        losses, links = self._route_losses(now, packet, table, scorer, view)
         needed = self._coder.needed_blocks(packet.event)
         parity = choose_parity(needed, losses, self._price * scorer.sends * links / needed)
         return cut_event(packet.event, needed, needed + parity) if parity else []
 
-    def _losses(self, now: Nanos, packet: Arrived, scorer: Scorer, view: View) -> tuple[list[float], int]:
-        """The probability that loss makes a packet late, by destination that can be reached in time; and the number of
-        links to all of them."""
-        table = self._find_usable_routes(now, view)
+    def _route_losses(
+        self, now: Nanos, packet: Packet, table: UsableRoutes, scorer: Scorer, view: View
+    ) -> tuple[list[float], int]:
+        """The probabilities that loss makes a packet late, for the destinations that can be reached in time; and how
+        many links their routes have."""
         up = [hop for hop, link in view.links.items() if link.is_working(now)]
         losses: list[float] = []
         used: set[Edge] = set()
         for dest in packet.dests:
             deadline = _deadline_ns(packet, dest, view)
+            slack = FAR if deadline is None else deadline - (now - packet.born_ns)
             for route in table.best_routes(dest, up, 1):
                 used |= route.links
-                if deadline is not None and route.delay_ns <= (slack := deadline - (now - packet.born_ns)):
+                if deadline is not None and route.delay_ns <= slack:
                     losses.append(min(1.0, scorer.loss_risk(route, slack)))
         return losses, len(used)
 
-    def _forward_blocks(self, now: Nanos, packet: Arrived, blocks: list[Event], view: View) -> list[PluginEffect]:
+    def _forward_blocks(self, now: Nanos, packet: Packet, blocks: list[Event], view: View) -> list[PluginEffect]:
         effects: list[PluginEffect] = [Notice("coded", view.me)]
-        ranks = packet.ranks or (0,) * len(packet.dests)
         for block in blocks:
-            effects += self._forward(now, Packet(block, packet.born_ns, packet.dests, ranks, (), ()), view)
+            effects += self._forward(now, Packet(block, packet.born_ns, packet.dests, packet.ranks, (), ()), view)
         return effects
 
     def _on_failed(self, now: Nanos, failed: Forward, congested: bool, view: View) -> list[PluginEffect]:
@@ -351,7 +356,7 @@ def _has_queue(view: View) -> bool:
     return any(link.queue_ns for link in view.links.values())
 
 
-def _deadline_ns(packet: Packet | Arrived, dest: PeerId, view: View) -> Nanos | None:
+def _deadline_ns(packet: Packet, dest: PeerId, view: View) -> Nanos | None:
     """How soon a destination needs the event."""
     interest, event, graph = view.interest, packet.event, view.graph
     deadline: Nanos | None
