@@ -17,10 +17,10 @@ from wend.model.fault_settings import Outages
 from wend.model.randomness import stream
 from wend.model.units import SECOND, Nanos, seconds
 from wend.topology import catalog, generators
-from wend.topology.component_reliability import draw_outages_over_time, reliabilities
+from wend.topology.component_reliability import draw_outages_over_time, draw_reliabilities
 from wend.topology.faults import Faults, Intervals, Outage, draw_outages, drop_partitions
 from wend.topology.graph import Overlay
-from wend.topology.placement import Placement, place
+from wend.topology.placement import Placement, attach_peers
 from wend.topology.traceroute import Hop, Tracer
 from wend.topology.underlay import Index, Underlay
 from wend.topology.underlay_faults import UnderlayFaults
@@ -29,7 +29,7 @@ from wend.topology.underlay_faults import UnderlayFaults
 def place_peers(s: Scenario) -> Placement:
     """The scenario's underlay with its peers placed on it."""
     assert s.underlay is not None
-    return place(catalog.make(s.underlay, s.seed), s.peers, s.seed, last_mile_ns=s.last_mile_ns)
+    return attach_peers(catalog.make(s.underlay, s.seed), s.peers, s.seed, last_mile_ns=s.last_mile_ns)
 
 
 def overlay_between(placement: Placement, s: Scenario) -> Overlay:
@@ -46,7 +46,7 @@ def overlay_between(placement: Placement, s: Scenario) -> Overlay:
 def draw_failures(s: Scenario, placement: Placement, overlay: Overlay, *, begin: Nanos, end: Nanos) -> UnderlayFaults:
     """The outages of everything between peers. The outages of peers themselves are `peer_outages`."""
     if s.mean_outage_ns is not None:
-        reliable = reliabilities(placement, s.seed)
+        reliable = draw_reliabilities(placement, s.seed)
         reliable[placement.first_peer : placement.first_last_mile] = 1.0
         return UnderlayFaults(
             placement,

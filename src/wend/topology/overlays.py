@@ -38,7 +38,7 @@ def landmark_tree(placement: Placement, root: PeerId) -> list[Pair]:
     paths = placement.paths(np.full(len(others), root, dtype=np.int64), others)
     edges = []
     for i, peer in enumerate(others.tolist()):
-        passed = [first[router] for router in paths.via(i)[1:-1] if router in first]
+        passed = [first[router] for router in paths.routers_on(i)[1:-1] if router in first]
         edges.append((passed[-1] if passed else root, peer))
     return edges
 
@@ -50,7 +50,7 @@ def chain(placement: Placement, traced: Iterable[Pair]) -> Overlay:
     paths = placement.paths(np.array([a for a, _ in pairs_of_traces]), np.array([b for _, b in pairs_of_traces]))
     pairs: list[Pair] = []
     for i, (a, b) in enumerate(pairs_of_traces):
-        passed = [first[router] for router in paths.via(i)[1:-1] if router in first]
+        passed = [first[router] for router in paths.routers_on(i)[1:-1] if router in first]
         stops = [a, *passed, b]
         pairs += pairwise(stops)
     return placement.overlay(pairs)

@@ -41,7 +41,7 @@ class HomeRouters:
         if self._own is not None or path[0] is None:
             return False
         self._own = path[0]
-        self._elect(self._own)
+        self._elect_representative(self._own)
         return True
 
     def representatives_on(self, path: Path) -> list[tuple[PeerId, int]]:
@@ -66,9 +66,9 @@ class HomeRouters:
                 continue
             self._homes[peer] = Home(router, beat, round_)
             if before is None or before.router != router:
-                has_changed |= self._elect(router)
+                has_changed |= self._elect_representative(router)
                 if before is not None:
-                    self._elect(before.router)
+                    self._elect_representative(before.router)
         return has_changed
 
     def expire(self, round_: int) -> None:
@@ -80,9 +80,9 @@ class HomeRouters:
         home = self._homes.pop(peer, None)
         if home is not None:
             self._dead[peer] = home.beat
-            self._elect(home.router)
+            self._elect_representative(home.router)
 
-    def _elect(self, router: Router) -> bool:
+    def _elect_representative(self, router: Router) -> bool:
         """Choose the peer that represents a router. Return True if it changed."""
         peers = [peer for peer, home in self._homes.items() if home.router == router]
         if self._own == router:

@@ -139,9 +139,9 @@ class Sharing:
             case FetchEvents() if message.tree >= 0:
                 return self._on_cluster_message(now, sender, message)
             case EventAccepted():
-                return self._on_accepted(sender, message)
+                return self._on_event_accepted(sender, message)
             case EventsGone():
-                return self._on_gone(sender, message)
+                return self._on_events_gone(sender, message)
             case ClusterEvent() | GroupDigest() | FetchEvents() | MemberWants():
                 return self._on_member_message(now, sender, message)
         return []
@@ -157,7 +157,7 @@ class Sharing:
             case FetchEvents():
                 return self._repair.answer(now, sender, message)
             case _:
-                return self._on_groups(now, sender, message)
+                return self._on_member_groups(now, sender, message)
 
     def _on_cluster_message(
         self, now: Nanos, sender: PeerId, message: GroupDigest | FetchEvents
@@ -171,14 +171,14 @@ class Sharing:
             return self._repair.answer(now, sender, message, other)
         return self._repair.on_cluster_digest(now, sender, other, message)
 
-    def _on_accepted(self, sender: PeerId, message: EventAccepted) -> list[PluginEffect]:
+    def _on_event_accepted(self, sender: PeerId, message: EventAccepted) -> list[PluginEffect]:
         if not self._publications.is_pending(message.id):
             return []
         if sender not in self._cluster.members:
             return [Refuse(sender, NOT_A_MEMBER)]
         return self._publications.on_accepted(sender, message)
 
-    def _on_gone(self, sender: PeerId, message: EventsGone) -> list[PluginEffect]:
+    def _on_events_gone(self, sender: PeerId, message: EventsGone) -> list[PluginEffect]:
         if message.stream not in self._repair.log.streams:
             return []
         if sender not in self._cluster.members and self._cluster.holder_cluster(sender) is None:
@@ -186,7 +186,7 @@ class Sharing:
         self._repair.skip_lost(message)
         return []
 
-    def _on_groups(self, now: Nanos, sender: PeerId, message: MemberWants) -> Iterator[PluginEffect]:
+    def _on_member_groups(self, now: Nanos, sender: PeerId, message: MemberWants) -> Iterator[PluginEffect]:
         is_new = self._groups.on_member_groups(now, sender, message)
         yield from self._between.on_groups_changed(now) if is_new else []
         slots = self._cluster.slots
