@@ -193,10 +193,10 @@ def _datagram() -> Target:
         for datagram in (data, data + crc32(data).to_bytes(4, "little")):
             with suppress(WireError):
                 datagrams.decode(datagram)
-            if wire.fault(datagram) is None:
-                inner = wire.unframe(datagram)
+            if wire.find_fault(datagram) is None:
+                inner = wire.unframe_datagram(datagram)
                 with suppress(WireError):
-                    address_messages.decode(inner.header.sender, inner.body)
+                    address_messages.decode_address_message(inner.header.sender, inner.body)
 
     return target
 
@@ -209,7 +209,7 @@ def _body() -> Target:
             with suppress(WireError):
                 wire.decode_body(kind, data)
         with suppress(WireError):
-            address_messages.decode(1, data)
+            address_messages.decode_address_message(1, data)
 
     return target
 
@@ -222,7 +222,7 @@ def _frame() -> Target:
             with suppress(WireError):
                 decode(data)
             with suppress(WireError):
-                for body in wire.Splitter().feed(data):
+                for body in wire.FrameSplitter().feed(data):
                     decode(body)
 
     return target

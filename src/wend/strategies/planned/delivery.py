@@ -68,7 +68,7 @@ class PlannedDelivery:
         self.forget_routes()
 
     def forget_routes(self) -> None:
-        """The overlay has changed: the next packet computes the shortest routes again."""
+        """Forget the shortest routes, because the overlay has changed. The next packet computes them again."""
         self._shortest = None
 
     def working_costs(self, view: View, without: tuple[PeerId, ...] = ()) -> paths.Costs:

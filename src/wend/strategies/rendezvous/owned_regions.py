@@ -361,7 +361,7 @@ class OwnedRegions:
         table.away.update({peer: now + left_ns for peer, left_ns in away})
 
     def _make_whole(self, now: Nanos, region: RegionId, merge: HalvesMerge) -> Iterator[Output]:
-        """Use the entries of both halves, and let the halves go."""
+        """Use the entries of both halves, and tell their owners to drop the halves."""
         self.merges += 1
         merge.done_ns = now
         table = self.tables[region]

@@ -124,14 +124,16 @@ class SptBuilder:
             return None
         if self._is_early(message):
             return self._take_outbound() if self._defer(sender, message) else None
-        if not (self._handle_begin(sender, message) if isinstance(message, Begin) else self._handle(sender, message)):
+        if not (
+            self._handle_begin(sender, message) if isinstance(message, Begin) else self._handle_in_tree(sender, message)
+        ):
             return None
         early, self._early = self._early, []
         for peer, waiting in early:
             if self._is_early(waiting):
                 self._early.append((peer, waiting))
             else:
-                self._handle(peer, waiting)
+                self._handle_in_tree(peer, waiting)
         return self._take_outbound()
 
     def _handle_begin(self, sender: PeerId, message: Begin) -> bool:
@@ -340,7 +342,7 @@ class SptBuilder:
 
     # ---------------------------------------------------------------- messages
 
-    def _handle(self, sender: PeerId, message: SptMessage) -> bool:
+    def _handle_in_tree(self, sender: PeerId, message: SptMessage) -> bool:
         """Handle a message about the present tree. Return False if no honest neighbour sends it."""
         if isinstance(message, Explore | Echo | TreesComplete) or message.tree != self._tree:
             return False
