@@ -28,7 +28,7 @@ from wend.model.errors import Untrusted, WireError
 from wend.model.random_stream import RandomStream, peer_stream
 from wend.model.units import MS, SECOND
 from wend.security import noise, packets
-from wend.security.certificates import RootVerifier, make_request, make_root, sign
+from wend.security.certificates import RootVerifier, make_request, make_root, sign_certificate
 from wend.security.cookies import mac, mac1_key
 from wend.security.group_keys import SHORT_FORM, TOLD_FORM, GroupKeys, GroupMessage
 from wend.security.handshakes import PROLOGUE
@@ -251,7 +251,7 @@ def seeds() -> dict[str, list[bytes]]:
     said = packets.Introduction(3, 1, 2, credentials_of(1, root=b"another").certificate).encode(padded=True)
     request = make_request("site", bytes([1]) * 32, bytes([2]) * 32)
     dates = {"not_before_s": START_S - 9, "not_after_s": START_S + 999}
-    certificate = sign(request, _ROOT, _SECRET, serial=2, peer=1, groups=("a",), **dates)
+    certificate = sign_certificate(request, _ROOT, _SECRET, serial=2, peer=1, groups=("a",), **dates)
     kept = json.loads(CORPUS.read_text())
     told = [TOLD_FORM.pack(1, GROUP, 9 << 32, 0, bytes(32)), *(SHORT_FORM.pack(kind, GROUP, 5) for kind in (2, 3))]
     initiations = [datagram for datagram in by_type.values() if datagram[3] == packets.INITIATION]

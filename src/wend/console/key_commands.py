@@ -104,7 +104,7 @@ def sign(
     secret = key_files.read_signing_key(root / key_files.ROOT_KEY)
     roots = key_files.read_certificates(root / key_files.ROOT)
     content, now, serial = key_files.read_request_file(request), wall_s(), key_files.new_serial()
-    certificate = certificates.sign(
+    certificate = certificates.sign_certificate(
         content,
         roots[0],
         secret,

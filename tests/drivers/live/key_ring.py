@@ -5,7 +5,7 @@ from pathlib import Path
 
 from wend.drivers.live.access import key_files
 from wend.drivers.live.access.key_files import KeyFolder, read_key_folder
-from wend.security.certificates import make_request, make_root, sign
+from wend.security.certificates import make_request, make_root, sign_certificate
 
 HOUR_S = 3600
 
@@ -42,7 +42,7 @@ class KeyRing:
             key_files.write_session_key(folder / key_files.SESSION_KEY, session)
         signing = key_files.read_signing_key(folder / key_files.SIGNING_KEY)
         session = key_files.read_session_key(folder / key_files.SESSION_KEY)
-        made = sign(
+        made = sign_certificate(
             make_request(name, signing, session),
             self.certificate,
             self._secret,

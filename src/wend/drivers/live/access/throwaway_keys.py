@@ -8,7 +8,7 @@ from pathlib import Path
 from wend.drivers.live.access import key_files
 from wend.drivers.live.clock import wall_s
 from wend.model.events import PeerId
-from wend.security.certificates import RootVerifier, make_credentials, make_request, make_root, sign
+from wend.security.certificates import RootVerifier, make_credentials, make_request, make_root, sign_certificate
 from wend.security.identity import Credentials, Verifier
 
 VALIDITY_S = 30 * 86_400
@@ -29,7 +29,7 @@ class ThrowawayRoot:
     def issue_credentials(self, name: str, peer: PeerId | None = None, groups: tuple[str, ...] = ()) -> Credentials:
         """Make new keys with their certificate."""
         signing, session = key_files.new_secret(), key_files.new_secret()
-        certificate = sign(
+        certificate = sign_certificate(
             make_request(name, signing, session),
             self.certificate,
             self._secret,

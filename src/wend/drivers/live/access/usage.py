@@ -138,5 +138,5 @@ def _change_rate(bucket: TokenBucket | None, rate_per_s: float | None, now_s: fl
     """The bucket with another rate. It keeps its level, so alternating between two certificates gains nothing."""
     if bucket is None or rate_per_s is None:
         return _make_bucket(rate_per_s, now_s)
-    bucket.change(rate_per_s, _burst_size(rate_per_s), now_s)
+    bucket.set_limits(rate_per_s, _burst_size(rate_per_s), now_s)
     return bucket
