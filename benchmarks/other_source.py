@@ -27,8 +27,8 @@ RUN = """
 import json, sys, time
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim.run import play
-from wend.drivers.world import build
-world = build(Scenario(**json.loads(sys.argv[1])))
+from wend.drivers.world import build_world
+world = build_world(Scenario(**json.loads(sys.argv[1])))
 began = time.process_time()
 play(world)
 print(time.process_time() - began)
