@@ -27,7 +27,8 @@ RUN = """
 import json, sys, time
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim.run import play
-from wend.drivers.world import build_world
+from wend.drivers import world as worlds
+build_world = getattr(worlds, "build_world", None) or worlds.build  # earlier commits have `build`
 world = build_world(Scenario(**json.loads(sys.argv[1])))
 began = time.process_time()
 play(world)
