@@ -34,7 +34,7 @@ def meeting_routers(placement: Placement, overlay: Overlay) -> Ints:
     Links of one peer begin at its router. That router counts only if another peer's link runs through it."""
     through = shared_routers(placement, overlay)
     paths = placement.paths(*overlay.ends)
-    ends = {(i, int(path[end])) for i, path in enumerate(paths) for end in (0, -1)}
+    ends = {(i, int(paths[i][end])) for i in range(len(paths)) for end in (0, -1)}
     own = np.bincount([home for _, home in sorted(ends)] or np.zeros(0, dtype=int), minlength=len(through))
     return np.where((through > 1) & (through > own), through, 0)
 
