@@ -17,7 +17,7 @@ from tests.oracles import topology_inference as inference
 from tests.oracles.topology_inference import Traceroute
 from tests.spark import needs_java
 from wend.drivers.scenarios import Scenario
-from wend.drivers.world import build
+from wend.drivers.world import build_world
 from wend.model.errors import ConfigError, WendError
 from wend.pipeline.underlay_inference import infer_underlay, read_records
 from wend.topology.catalog import make
@@ -238,7 +238,7 @@ def test_a_scenario_reads_the_output_of_the_command(tmp_path: Path) -> None:
         app, ["data", "topology", *words, "--anonymous", "0.1", "--out", out], catch_exceptions=False
     )
     assert done.exit_code == 0, done.stderr
-    world = build(Scenario(underlay="power-law", peers=20, anonymous=0.1, inferred_topology=out))
+    world = build_world(Scenario(underlay="power-law", peers=20, anonymous=0.1, inferred_topology=out))
     holes = open_ = 0
     for a in range(20):
         for b in range(20):

@@ -11,7 +11,7 @@ from tests.topology.placements import networks, row
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.checks import check
-from wend.drivers.world import build
+from wend.drivers.world import build_world
 from wend.model.errors import ConfigError
 from wend.topology.catalog import make
 from wend.topology.link_overlap import meeting_routers
@@ -93,7 +93,7 @@ def test_scenarios_have_such_peers(changes: dict[str, Any]) -> None:
     fields = {"underlay": "power-law", "peers": 16, "topics": 3, "duration": "5s", "drain": "5s", "access_routers": 2}
     fields |= {"topology": "full-mesh", "membership": "chain", "membership_k": 8, "warmup": "30s"}
     scenario = Scenario(**{**fields, **changes})  # type: ignore[arg-type]
-    world = build(scenario)
+    world = build_world(scenario)
     assert isinstance(world.faults, UnderlayFaults)
     outcome = simulate(scenario)
     assert check(outcome) == []
