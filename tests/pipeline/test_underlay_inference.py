@@ -242,7 +242,7 @@ def test_a_scenario_reads_the_output_of_the_command(tmp_path: Path) -> None:
     holes = open_ = 0
     for a in range(20):
         for b in range(20):
-            traced = world.path(a, b)
+            traced = world.find_path(a, b)
             assert traced is not None
             holes += traced.count(None)
             open_ += world.complete_path(a, b, traced).count(None)

@@ -38,7 +38,7 @@ def test_paths_get_the_routers_that_were_inferred(tmp_path: File) -> None:
         holes = filled = right = 0
         for a in range(16):
             for b in range(16):
-                traced = world.path(a, b, attempt=9)
+                traced = world.find_path(a, b, attempt=9)
                 if a == b or traced is None:
                     continue
                 completed = world.complete_path(a, b, traced)
