@@ -31,7 +31,7 @@ from wend.protocol.link.fragments import FRAGMENT_BYTES
 from wend.protocol.ports import LocalSubscription, Neighbour, Started
 from wend.strategies.registry import find_membership, plugin
 from wend.topology import faults, generators, maps
-from wend.topology.background_links import draw_background
+from wend.topology.background_links import draw_background_links
 from wend.topology.graph import Overlay, OverlayLink
 from wend.topology.inferred_topology import InferredTopology, read_topology
 from wend.topology.link_disturbances import draw_disturbances
@@ -91,7 +91,7 @@ class World:
             begin=self.begin_ns,
             end=heal,
         )
-        self.background = draw_background(scenario.background_flows, scenario.seed, overlay, placement)
+        self.background = draw_background_links(scenario.background_flows, scenario.seed, overlay, placement)
         """The links with other traffic."""
         self._given_deadlines = dict(deadlines or {})
         self.topics = make_topics(scenario, overlay) if topics is None else topics
