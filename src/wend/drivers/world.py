@@ -99,9 +99,7 @@ class World:
         if scenario.plan is not None:
             links = [(link.a, link.b) for link in overlay.links]
             self.plan = read_forwarding(File(scenario.plan), fingerprint(overlay.peers, links))
-        self.inferred_topology: InferredTopology | None = None
-        if scenario.inferred_topology is not None:
-            self.inferred_topology = read_topology(File(scenario.inferred_topology))
+        self.inferred_topology = _read_topology(scenario.inferred_topology)
         self.switches: list[tuple[Nanos, PeerId, Forwarding]] = []
         """Times at which a peer gets another plan, for tests that build a world by hand."""
         self.paths: Callable[[PeerId, PeerId], Path | None] | None = None
@@ -292,6 +290,10 @@ def build_world(scenario: Scenario) -> World:
     return World(
         scenario, _add_capacities(scenario, scenario_underlay.make_underlay_overlay(placement, scenario)), placement
     )
+
+
+def _read_topology(folder: str | None) -> InferredTopology | None:
+    return None if folder is None else read_topology(File(folder))
 
 
 def _add_capacities(s: Scenario, overlay: Overlay) -> Overlay:
