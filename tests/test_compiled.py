@@ -171,6 +171,44 @@ def test_the_checker_sees_generators_that_run_late(source: str, is_late: bool) -
     assert bool(late_generators(source, {"lazy"})) is is_late
 
 
+@cache
+def float_fields() -> set[str]:
+    """The names that fields of classes have only for floats."""
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in compiled.SOURCE.rglob("*.py")]
+    made = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    fields = [field for node in made for field in node.body if isinstance(field, ast.AnnAssign)]
+    kinds = {(ast.unparse(field.target), ast.unparse(field.annotation)) for field in fields}
+    return {name for name, kind in kinds if "float" in kind} - {name for name, kind in kinds if "float" not in kind}
+
+
+def integer_sums(source: str, floats: set[str]) -> list[str]:
+    """Sums of fields that are floats, without a float to start with."""
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    sums = [call for call in calls if ast.unparse(call.func) == "sum" and len(call.args) == 1 and not call.keywords]
+    added = [(call, getattr(call.args[0], "elt", None)) for call in sums]
+    return [ast.unparse(call) for call, item in added if isinstance(item, ast.Attribute) and item.attr in floats]
+
+
+@pytest.mark.parametrize("module", compiled.core_modules())
+def test_sums_of_floats_start_with_a_float(module: str) -> None:
+    """mypyc takes the sum in `2 * sum(x.rate_hz for x in reports)` for an integer, and refuses the float that it is."""
+    assert not integer_sums((compiled.SOURCE / module).read_text(encoding="utf-8"), float_fields())
+
+
+@pytest.mark.parametrize(
+    ("source", "is_integer"),
+    [
+        ("2 * sum(x.rate_hz for x in reports)", True),
+        ("1 - sum([x.rate_hz for x in reports])", True),
+        ("2 * sum((x.rate_hz for x in reports), 0.0)", False),
+        ("2 * sum((x.rate_hz for x in reports), start=0.0)", False),
+        ("2 * sum(x.entries for x in reports)", False),
+    ],
+)
+def test_the_checker_sees_sums_that_start_with_an_integer(source: str, is_integer: bool) -> None:
+    assert bool(integer_sums(source, {"rate_hz"})) is is_integer
+
+
 def test_a_sweep_says_which_core_it_used(fresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(code_hash, "core_build", lambda: "pure")
     pure = code_hash.code_hash()
