@@ -21,7 +21,7 @@ from pathlib import Path
 import uvloop
 
 import wend
-from wend.drivers.live.config import load
+from wend.drivers.live.config import load_peer_file
 from wend.drivers.live.process import PeerProcess
 from wend.drivers.scenarios import make_scenario
 from wend.drivers.workload import Topic
@@ -75,11 +75,11 @@ async def run(world: World, folder: Path, addresses: Path, stopped: asyncio.Even
     for peer in range(world.overlay.peers):
         path = folder / f"{peer}.toml"
         path.write_text(peer_file(world, peer, ports))
-        services.append(PeerProcess(load(path)))
+        services.append(PeerProcess(load_peer_file(path)))
     async with AsyncExitStack() as stack:
         for service in services:
             await service.start()
-            stack.push_async_callback(service.leave)
+            stack.push_async_callback(service.abort)
         urls = [f"wend://127.0.0.1:{each.listener.address[1]}" for each in services]
         clients = [await stack.enter_async_context(wend.connect(url)) for url in urls]
         tasks = []

@@ -19,7 +19,7 @@ from tests.drivers.live.net import known
 from tests.ports import free_ports
 from tests.spark import needs_java, shared_session
 from wend.console.data.sweep_results import Means
-from wend.drivers.live.config import PeerFile, load
+from wend.drivers.live.config import PeerFile, load_peer_file
 from wend.drivers.live.process import PeerProcess
 from wend.drivers.settings import outside_plugins
 from wend.model.settings import declared_settings
@@ -136,7 +136,7 @@ def test_an_event_arrives_on_real_links(folder: Path) -> None:
 
     async def scene() -> None:
         async with asyncio.timeout(60), AsyncExitStack() as stack:
-            services = [PeerProcess(load(file(peer))) for peer in (1, 2, 3)]
+            services = [PeerProcess(load_peer_file(file(peer))) for peer in (1, 2, 3)]
             for service in services:
                 await service.start()
                 stack.push_async_callback(service.stop)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from wend.drivers.live.comparison.overlay import MARGIN_NS, live_config
+from wend.drivers.live.comparison.overlay import MARGIN_NS, make_live_config
 from wend.drivers.live.config import PeerFile
 from wend.drivers.scenarios import SIMULATED, Scenario
 from wend.drivers.settings import peer_settings
@@ -55,7 +55,7 @@ def simulated(world: World) -> list[PeerConfig]:
 
 
 def live(world: World) -> list[PeerConfig]:
-    return [live_config(world, peer, world.scenario.strategy) for peer in range(world.overlay.peers)]
+    return [make_live_config(world, peer, world.scenario.strategy) for peer in range(world.overlay.peers)]
 
 
 @pytest.mark.parametrize("name", [name for name in SETTINGS if len(SETTINGS[name].choices) != 2])

@@ -164,7 +164,7 @@ async def _run(
     else:
         await _report_progress(comparison, running, message_console())
     await running
-    comparison.describe()
+    comparison.write_description()
     if as_json:
         print(json.dumps(_as_json(comparison)))
     else:

@@ -228,8 +228,8 @@ class World:
         return self.multicast_reaches is None or self.multicast_reaches(sender, receiver, now)
 
     def peer_config(self, peer: PeerId, incarnation: int = 1, strategy: str | None = None) -> PeerConfig:
-        """The configuration of a simulated peer, with the scenario's strategy or another; `live_config` adapts it to
-        real hosts."""
+        """The configuration of a simulated peer, with the scenario's strategy or another. `make_live_config` adapts it
+        to real hosts."""
         s = self.scenario
         settings = self._peer_settings
         strategy = strategy or s.strategy

@@ -308,7 +308,7 @@ everyday = partial(Setting, tier="everyday")
 
 
 def _to_plain(value: Any) -> Any:
-    """As TOML has it: lists and tables."""
+    """Convert a value to the lists and tables of TOML."""
     return msgspec.json.decode(msgspec.json.encode(value))
 
 
@@ -331,7 +331,7 @@ def declared_settings(group: type[Settings]) -> tuple[Setting, ...]:
     """The settings that a struct declares, in their order."""
     hints = get_type_hints(group, include_extras=True)
     fields = [field for field in msgspec.structs.fields(group) if field.name not in group.undeclared]
-    settings = [_make_setting(group, field.name, hints[field.name], _default(field)) for field in fields]
+    settings = [_make_setting(group, field.name, hints[field.name], _default_value(field)) for field in fields]
     for number, each in enumerate(settings):
         before = settings[number - 1] if number else each
         title = each.title or (before.title if before.owner is each.owner else "") or each.owner.title
@@ -339,8 +339,8 @@ def declared_settings(group: type[Settings]) -> tuple[Setting, ...]:
     return tuple(settings)
 
 
-def _default(field: msgspec.structs.FieldInfo) -> Any:
-    """msgspec makes an empty table anew for each struct."""
+def _default_value(field: msgspec.structs.FieldInfo) -> Any:
+    """The default value of a field. An empty table is a new one for each struct, as msgspec makes it."""
     return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
 
 

@@ -61,7 +61,7 @@ class PluginEffects:
             case RouteEvent():
                 if self._host.router.kind != "routing":
                     raise mistake_error(one, None, "answered a RouteEvent, but the strategy has no routing")
-                self._host.tell(now, self._host.router, effect.arrived, effects)
+                self._host.dispatch(now, self._host.router, effect.arrived, effects)
             case InterestLearned():
                 if self._store is not None:
                     self._store.on_interest_learned(now, effect.peer, effect.returned, effects)

@@ -107,7 +107,7 @@ class Wend:
         """The line that lets a peer listen on its links: the folder of its keys, or that it needs none."""
         if self._root is None:
             return _OPEN
-        folder = self._root.write(context.folder / f"keys-{host.number}", f"peer-{host.number}", host.number)
+        folder = self._root.write_folder(context.folder / f"keys-{host.number}", f"peer-{host.number}", host.number)
         return f'keys = "{folder.name}"'
 
     async def publish(self, topic: int, payload: bytes) -> None:

@@ -20,7 +20,7 @@ from wend.model.units import FOREVER, Nanos
 from wend.protocol.config import DeliverySettings, PeerConfig
 from wend.protocol.delivery.automatic_offers import automatic_offer
 from wend.protocol.delivery.durable import BacklogEntry, DurableSubscriptions
-from wend.protocol.delivery.order import HeldDelivery, PublisherOrder, PublisherOrders, in_publishers_order, is_patient
+from wend.protocol.delivery.order import HeldDelivery, PublisherOrder, PublisherOrders, is_patient, sort_per_publisher
 from wend.protocol.delivery.pending import PendingDeliveries
 from wend.protocol.delivery.published_keys import PublishedKeys
 from wend.protocol.delivery.queue_groups import QueueGroups
@@ -133,7 +133,7 @@ class LocalDelivery:
         members = self._interest.members(event)
         return self.groups.choose_peers(event, members, effects) if members else event
 
-    def send_alone(self, now: Nanos, event: Event, born: Nanos, peer: PeerId, effects: Effects) -> None:
+    def send_to_one_peer(self, now: Nanos, event: Event, born: Nanos, peer: PeerId, effects: Effects) -> None:
         """Send an event of this peer to one other peer only."""
         if self._store is not None:
             self._store.publish_to(event, born, peer, effects)
@@ -267,7 +267,7 @@ class LocalDelivery:
         self._orders.on_event(now, event, ordered, effects)
         for held in later:
             if not self._special[held.subscription.number].qos.order:
-                self._release(now, held, effects)
+                self._release_delivery(now, held, effects)
 
     def _split_by_wait(
         self, now: Nanos, event: Event, born: Nanos, wanted: Notify, effects: Effects
@@ -281,11 +281,11 @@ class LocalDelivery:
                 at_once.append((subscription, deadline))
             elif special.qos.expires(deadline, now - born):
                 effects.append(Drop(event.id, (self._me,), "expired"))
-                self._miss(subscription, "expired", effects)
+                self._count_missed(subscription, "expired", effects)
             elif special.qos.order and self._orders.is_overtaken(event, special):
                 effects.append(Drop(event.id, (self._me,), "overtaken"))
-                if not self._orders.has_counted(event.id, special):
-                    self._miss(subscription, "skipped", effects)
+                if not self._orders.has_counted_skip(event.id, special):
+                    self._count_missed(subscription, "skipped", effects)
             elif special.durable is not None:
                 durable.append((subscription, deadline))
             elif special.qos.order:
@@ -293,13 +293,13 @@ class LocalDelivery:
             else:
                 at_once.append((subscription, deadline))
         if durable:
-            entries = self.durable.queue(now, event, born, durable, effects)
+            entries = self.durable.add_to_backlogs(now, event, born, durable, effects)
             for (subscription, deadline), entry in zip(durable, entries, strict=True):
                 patient = is_patient(self._special[subscription.number])
                 later.append(HeldDelivery(event, born, subscription, deadline, entry, patient))
         return tuple(at_once), later
 
-    def deliver_late(self, now: Nanos, effect: Deliver, effects: Effects) -> None:
+    def deliver_after_wait(self, now: Nanos, effect: Deliver, effects: Effects) -> None:
         """Deliver an event that has waited in the driver, unless it has expired meanwhile."""
         number, position, age_ns = effect.subscription.number, effect.position, effect.age_ns
         special = self._special.get(number)
@@ -315,13 +315,13 @@ class LocalDelivery:
 
     def _make_order(self, is_patient: bool) -> PublisherOrder:
         wait_ns = self._config.of(DeliverySettings).order_wait_ns
-        acts = (self._has_come, self._release, self._on_skipped, self._on_overtaken)
+        acts = (self._has_arrived, self._release_delivery, self._on_skipped, self._on_overtaken)
         return PublisherOrder(self._me, wait_ns, self._timers, *acts, is_patient=is_patient)
 
-    def _has_come(self, id_: EventId) -> bool:
+    def _has_arrived(self, id_: EventId) -> bool:
         return id_ in self._seen and not (self.pending is not None and self.pending.holds(id_))
 
-    def _release(self, now: Nanos, held: HeldDelivery, effects: Effects) -> None:
+    def _release_delivery(self, now: Nanos, held: HeldDelivery, effects: Effects) -> None:
         subscription, event, age_ns = held.subscription, held.event, now - held.born_ns
         if held.entry is not None:
             self.durable.release(now, subscription.number, held.entry, effects)
@@ -331,22 +331,22 @@ class LocalDelivery:
             return
         if event.is_expired(age_ns) or special.qos.expires(held.deadline_ns, age_ns):
             effects.append(Drop(event.id, (self._me,), "expired"))
-            self._miss(subscription, "expired", effects)
+            self._count_missed(subscription, "expired", effects)
         else:
             effects.append(Deliver(subscription, event, age_ns, held.deadline_ns))
 
     def _on_skipped(self, now: Nanos, held: HeldDelivery, effects: Effects) -> None:
         if held.subscription.number in self._special:
-            self._miss(held.subscription, "skipped", effects)
+            self._count_missed(held.subscription, "skipped", effects)
 
     def _on_overtaken(self, now: Nanos, held: HeldDelivery, effects: Effects) -> None:
         effects.append(Drop(held.event.id, (self._me,), "overtaken"))
         if held.entry is not None:
-            self.durable.skip(held.subscription.number, held.entry, effects)
+            self.durable.remove_skipped(held.subscription.number, held.entry, effects)
         elif held.subscription.number in self._special:
             effects.append(Missed(held.subscription, {"skipped": 1}))
 
-    def _miss(self, subscription: SubscriptionId, reason: MissedCode, effects: Effects) -> None:
+    def _count_missed(self, subscription: SubscriptionId, reason: MissedCode, effects: Effects) -> None:
         if not self.durable.count_missed(subscription, reason, effects):
             effects.append(Missed(subscription, {reason: 1}))
 
@@ -371,11 +371,11 @@ class LocalDelivery:
             waiting.setdefault(entry.event.id, []).append(held)
         for gap in gaps:
             if gap.number in self._special:
-                waiting.setdefault(gap.id, []).append(self._make_gap(now, gap))
-        for id_ in in_publishers_order(waiting):
+                waiting.setdefault(gap.id, []).append(self._make_placeholder(now, gap))
+        for id_ in sort_per_publisher(waiting):
             self._release_in_order(now, waiting[id_][0].event, waiting[id_], effects)
 
-    def _make_gap(self, now: Nanos, gap: GapRecord) -> HeldDelivery:
+    def _make_placeholder(self, now: Nanos, gap: GapRecord) -> HeldDelivery:
         """Make a placeholder for an event that left its backlog, so that later ones still wait for its predecessor."""
         event = Event(gap.id, {}, previous=((self._me, gap.previous),))
         entry = BacklogEntry(event, now, None, 0)
@@ -403,7 +403,7 @@ class ByDestination:
         self._store = store
         self._route = route
 
-    def is_early(self) -> bool:
+    def may_miss_subscribers(self) -> bool:
         """Whether an event that is published now may miss subscribers."""
         view = self._host.view
         alone = self._host.forms_links and not view.links
@@ -430,7 +430,7 @@ class ByDestination:
         if peer == self._host.view.me:
             self._local.deliver(now, event, now, effects)
         else:
-            self._local.send_alone(now, event, now, peer, effects)
+            self._local.send_to_one_peer(now, event, now, peer, effects)
 
     def receive(self, now: Nanos, sender: PeerId, data: Data, born_ns: Nanos, effects: Effects) -> None:
         """Receive a packet that names this peer among its destinations."""

@@ -41,7 +41,7 @@ class RegionMerge:
         if len(received) >= total:
             self._missing.pop(child, None)
 
-    def lacks(self, child: str) -> bool:
+    def is_incomplete(self, child: str) -> bool:
         """Whether entries of a child are still to come."""
         return child in self._missing
 

@@ -241,7 +241,7 @@ class SearchTrees:
             ]
         elif merge.began_ns + self._expiry_ns <= now:
             return self._stay_split(now, node)
-        return [MergeNode(name, child, COLLECT if merge.lacks(child) else HOLD) for child in merge.children]
+        return [MergeNode(name, child, COLLECT if merge.is_incomplete(child) else HOLD) for child in merge.children]
 
     def _has_few_entries(self, now: Nanos, node: SearchNode) -> bool:
         """Whether a split node has passed few entries on for a whole expiry: in this time all are renewed."""

@@ -58,7 +58,7 @@ class StalledQueue:
     def add_missed(self, handle: int, counts: dict[str, int]) -> None:
         self._missed.setdefault(handle, Counter()).update(counts)
 
-    def forget(self, handle: int) -> None:
+    def forget_subscription(self, handle: int) -> None:
         """Drop the reports about a subscription that has ended."""
         self._dropped.pop(handle, None)
         self._missed.pop(handle, None)

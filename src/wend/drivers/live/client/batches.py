@@ -8,7 +8,12 @@ import asyncio
 from collections.abc import Iterator
 
 from wend.drivers.live import frames
-from wend.drivers.live.client.answers import BATCH_BYTES, PendingAnswers, no_answer, unexpected_answer
+from wend.drivers.live.client.answers import (
+    BATCH_BYTES,
+    PendingAnswers,
+    make_no_answer_error,
+    make_unexpected_answer_error,
+)
 from wend.drivers.live.client.arrivals import PublishReceipt, make_receipt
 from wend.drivers.live.client.connection import PeerConnection
 from wend.drivers.live.transport import wire
@@ -57,7 +62,7 @@ def _read_result(answer: frames.Answer | ClientError, url: str) -> PublishReceip
             return make_refusal(code, why)
         case ClientError():
             return answer
-    return unexpected_answer(url)
+    return make_unexpected_answer_error(url)
 
 
 async def send_batches(
@@ -94,7 +99,7 @@ async def _wait_for_answers(batch: PublishBatch, url: str, timeout: float) -> No
         async with asyncio.timeout(timeout):
             await asyncio.shield(batch.complete)
     except TimeoutError:
-        batch.on_failed(no_answer(url, timeout))
+        batch.on_failed(make_no_answer_error(url, timeout))
 
 
 def _make_batches(requests: list[frames.Publish]) -> Iterator[PublishBatch]:

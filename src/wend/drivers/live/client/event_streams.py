@@ -103,8 +103,8 @@ class EventStreams:
                 self._write(frames.Unsubscribe(self.number(), stream.handle))
             raise
 
-    async def forget(self, stream: OpenSubscription) -> None:
-        """End its subscription at the peer."""
+    async def unsubscribe(self, stream: OpenSubscription) -> None:
+        """End a subscription at the peer."""
         if self._open.pop(stream.handle, None) is not None and self._connection.writer is not None:
             with suppress(ClientError):
                 await self._call(frames.Unsubscribe(self.number(), stream.handle))
@@ -141,7 +141,7 @@ class EventStreams:
             if (stream := self._open.get(delivery.handle)) is not None:
                 stream.deliver(delivery)
 
-    def report(self, frame: frames.Dropped | frames.MissedFrame | frames.Replaced) -> None:
+    def on_report(self, frame: frames.Dropped | frames.MissedFrame | frames.Replaced) -> None:
         """Handle a report of the peer about a subscription."""
         stream = self._open.get(frame.handle)
         if stream is None:
@@ -222,7 +222,7 @@ class DeliveryBuffer:
                 raise self._error
             if self.ended:
                 raise StopAsyncIteration
-            await self._change()
+            await self._wake_waiters()
         delivery, size = self._items.popleft()
         self.bytes -= size
         self._changed.set()
@@ -230,9 +230,9 @@ class DeliveryBuffer:
 
     async def wait_until_consumed(self) -> None:
         while self._items:
-            await self._change()
+            await self._wake_waiters()
 
-    async def _change(self) -> None:
+    async def _wake_waiters(self) -> None:
         self._changed.clear()
         await self._changed.wait()
 
@@ -268,7 +268,7 @@ class BufferedSubscription:
         await self._streams.open(self)
 
     async def close(self) -> None:
-        await self._streams.forget(self)
+        await self._streams.unsubscribe(self)
 
     # ---------------------------------------------------------------- called by `EventStreams` (`OpenSubscription`)
 
@@ -286,7 +286,7 @@ class BufferedSubscription:
             self.dropped += 1
 
     def _is_new(self, event: Event, repeats: RepeatFilter) -> bool:
-        verdict = repeats.judge(event)
+        verdict = repeats.classify(event)
         if verdict == "overtaken":
             self.missed["skipped"] += 1
         return verdict == "new"
@@ -295,7 +295,7 @@ class BufferedSubscription:
         self.peer = peer
 
     def on_connection_lost(self) -> None:
-        """The buffer keeps what it has."""
+        """Do nothing: the application can still read the events in the buffer."""
 
     def end(self, error: WendError | None) -> None:
         self.buffer.end(error)
