@@ -25,7 +25,7 @@ from wend.drivers.live.config import load_peer_file
 from wend.drivers.live.process import PeerProcess
 from wend.drivers.scenarios import make_scenario
 from wend.drivers.workload import Topic
-from wend.drivers.world import World, build
+from wend.drivers.world import World, build_world
 from wend.matching.filters import topic_filter
 from wend.model.units import MS, SECOND
 
@@ -116,7 +116,7 @@ def main() -> None:
     parser.add_argument("run", type=Path, help="The run.json of `wend up --telemetry`.")
     parser.add_argument("--addresses", type=Path, required=True)
     given = parser.parse_args()
-    world = build(make_scenario(json.loads(given.run.read_text())["scenario"]))
+    world = build_world(make_scenario(json.loads(given.run.read_text())["scenario"]))
     with tempfile.TemporaryDirectory(prefix="wend-planned-") as name:
         uvloop.run(until_signal(world, Path(name), given.addresses))
 

@@ -21,9 +21,9 @@ import compiled  # noqa: E402 - a script, not a package
 
 @pytest.fixture
 def fresh() -> Iterator[None]:
-    code_hash.code_hash.cache_clear()
+    code_hash.hash_code.cache_clear()
     yield
-    code_hash.code_hash.cache_clear()
+    code_hash.hash_code.cache_clear()
 
 
 def made(source: str) -> dict[str, ast.ClassDef]:
@@ -211,17 +211,17 @@ def test_the_checker_sees_sums_that_start_with_an_integer(source: str, is_intege
 
 def test_a_sweep_says_which_core_it_used(fresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(code_hash, "core_build", lambda: "pure")
-    pure = code_hash.code_hash()
-    code_hash.code_hash.cache_clear()
+    pure = code_hash.hash_code()
+    code_hash.hash_code.cache_clear()
     monkeypatch.setattr(code_hash, "core_build", lambda: "compiled")
-    assert code_hash.code_hash() == f"{pure}-compiled"
+    assert code_hash.hash_code() == f"{pure}-compiled"
 
 
 @pytest.mark.parametrize(("here", "there"), [("pure", "compiled"), ("compiled", "pure")])
 def test_a_sweep_mixes_no_cores(fresh: None, monkeypatch: pytest.MonkeyPatch, here: str, there: str) -> None:
     monkeypatch.setattr(code_hash, "core_build", lambda: there)
-    driver = code_hash.code_hash()
-    code_hash.code_hash.cache_clear()
+    driver = code_hash.hash_code()
+    code_hash.hash_code.cache_clear()
     monkeypatch.setattr(code_hash, "core_build", lambda: here)
     monkeypatch.setattr(run_kind, "core_build", lambda: here)
     with pytest.raises(ConfigError, match=f"this worker runs Wend's {here} core, the driver the other one"):

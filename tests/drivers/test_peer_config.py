@@ -9,7 +9,7 @@ from wend.drivers.live.config import PeerFile
 from wend.drivers.scenarios import SIMULATED, Scenario
 from wend.drivers.settings import peer_settings
 from wend.drivers.sim.engine import Engine
-from wend.drivers.world import World, build
+from wend.drivers.world import World, build_world
 from wend.model.settings import Setting, SettingValue
 from wend.model.units import MS
 from wend.protocol.config import LinkSettings, PeerConfig
@@ -44,7 +44,7 @@ def other(each: Setting) -> SettingValue:
 
 
 def world_of(**said: Any) -> World:
-    return build(Scenario(**{"peers": 6, "degree": 3, "topics": 2, "duration": "1s", **said}))
+    return build_world(Scenario(**{"peers": 6, "degree": 3, "topics": 2, "duration": "1s", **said}))
 
 
 def simulated(world: World) -> list[PeerConfig]:

@@ -9,7 +9,7 @@ import pytest
 from wend.drivers.live.comparison.meter import SettledTotals, TrackedPublication
 from wend.drivers.scenarios import make_scenario
 from wend.drivers.summaries import DeliveryCounts, count_deliveries, make_summary
-from wend.drivers.world import World, build
+from wend.drivers.world import World, build_world
 from wend.model.summary import LATE, Delays, DetectionDelays, Late, Packets, Summary
 from wend.model.units import SECOND
 
@@ -18,7 +18,9 @@ NOTHING = DeliveryCounts(0, 0, [0] * len(LATE), 0.0, [])
 
 @pytest.fixture(scope="module")
 def world() -> World:
-    return build(make_scenario({"peers": 6, "degree": 3, "topics": 1, "duration": "5s", "popularity": (1.0, 1.0)}))
+    return build_world(
+        make_scenario({"peers": 6, "degree": 3, "topics": 1, "duration": "5s", "popularity": (1.0, 1.0)})
+    )
 
 
 def summed(found: DeliveryCounts, expected: int, packets: int = 0) -> Summary:

@@ -268,18 +268,18 @@ def _root_rows(folder: Path) -> list[dict[str, Any]]:
     ders += key_files.read_certificates(folder / key_files.ROOT) if os.path.lexists(folder / key_files.ROOT) else []
     now = wall_s()
     roots = map(certificates.read_root, dict.fromkeys(ders))
-    return [_make_fields("root", each.name, each.not_after_s, now) for each in roots]
+    return [_common_fields("root", each.name, each.not_after_s, now) for each in roots]
 
 
 def _make_row(kind: str, identity: "Identity", revoked: frozenset[int], now: int) -> dict[str, Any]:
-    fields = _make_fields(kind, identity.name, identity.not_after_s, now)
+    fields = _common_fields(kind, identity.name, identity.not_after_s, now)
     fields |= {"peer": identity.peer, "groups": list(identity.groups)}
     fields["serial"] = str(identity.serial)  # many readers of JSON round numbers beyond 2**53
     return fields | ({"state": "revoked"} if identity.serial in revoked else {})
 
 
-def _make_fields(kind: str, name: str, ends_s: int, now: int) -> dict[str, Any]:
-    """What a root, a certificate and a token have in common."""
+def _common_fields(kind: str, name: str, ends_s: int, now: int) -> dict[str, Any]:
+    """The fields that a root, a certificate and a token have in common."""
     fields: dict[str, Any] = {"kind": kind, "name": name, "peer": None, "groups": [], "serial": None}
     return fields | {"ends": certificates.utc_text(ends_s), "state": "ended" if now > ends_s else "valid"}
 

@@ -166,7 +166,7 @@ def _mean_text(spread: Spread) -> str:
 
 
 def _underlay_text(world: Any) -> str:
-    """How much the overlay links share: the network, the length of a link's path, and how often links fail together."""
+    """Describe the underlay: the network, the length of a link's path, and how often links fail together."""
     from wend.topology.link_overlap import neighbours_that_meet
 
     placement, links = world.placement, world.overlay.links

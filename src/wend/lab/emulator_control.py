@@ -147,7 +147,7 @@ def read_failures(path: Path) -> list[LinkChange]:
 
 
 def outages(failures: Iterable[LinkChange], epoch_ns: Nanos, until_ns: Nanos) -> list[Outage]:
-    """The log as outages between `epoch_ns` and `until_ns`, in nanoseconds after `epoch_ns`, by start and link.
+    """Convert the log to outages between `epoch_ns` and `until_ns`, in nanoseconds after `epoch_ns`, by start and link.
 
     A link that is down at the end of the log stays down until `until_ns`. Outages are clipped to the two times.
     """

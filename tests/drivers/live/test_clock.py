@@ -6,7 +6,7 @@ from wend.drivers.live import clock as clocks
 from wend.drivers.live.clock import BEAT_NS, STRIDE_NS, SteadyClock
 from wend.drivers.live.comparison.meter import Meter, OracleMeter, TrackedPublication
 from wend.drivers.scenarios import Scenario
-from wend.drivers.world import build
+from wend.drivers.world import build_world
 from wend.model.events import EventId
 from wend.model.units import MS, SECOND
 
@@ -43,7 +43,7 @@ def test_the_clock_stops_while_the_loop_stalls(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_metrics_count_events_that_had_time_to_arrive() -> None:
-    world = build(Scenario(peers=6, degree=3, topics=1, popularity=(1.0, 1.0), pf=0.0))
+    world = build_world(Scenario(peers=6, degree=3, topics=1, popularity=(1.0, 1.0), pf=0.0))
     (topic,) = world.topics
     meter = Meter(world)
     old, new = EventId(topic.publisher, 1, 1), EventId(topic.publisher, 1, 2)
@@ -68,7 +68,7 @@ def test_metrics_count_events_that_had_time_to_arrive() -> None:
 
 
 def test_without_failures_the_oracle_takes_shortest_paths() -> None:
-    world = build(Scenario(peers=6, degree=3, topics=1, popularity=(1.0, 1.0), pf=0.0))
+    world = build_world(Scenario(peers=6, degree=3, topics=1, popularity=(1.0, 1.0), pf=0.0))
     (topic,) = world.topics
     oracle = OracleMeter(world)
     flight = TrackedPublication(0, topic)

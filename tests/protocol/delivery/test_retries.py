@@ -10,7 +10,7 @@ from tests.cores import pure_only
 from tests.protocol.talk import A, B, C, D, S, T, Talk, event, sent, tx
 from wend.drivers.scenarios import make_scenario
 from wend.drivers.sim import engine
-from wend.drivers.world import build
+from wend.drivers.world import build_world
 from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
 from wend.model.publication import Publication
@@ -146,7 +146,7 @@ def test_a_peer_that_never_returns_costs_little_however_many_events_wait(monkeyp
             "monitoring": "1s", "warmup": "4s", "duration": "60s", "heal": "90s", "drain": "20s",
         }
     )  # fmt: skip
-    world = build(scenario)
+    world = build_world(scenario)
     gone = 3
     world.peer_faults = Intervals(6, [(gone, 10 * SECOND, 1000 * SECOND)])
     sends: Counter[int] = Counter()

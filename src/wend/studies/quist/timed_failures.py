@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from wend.drivers.scenarios import Scenario
-from wend.drivers.sim.run import play
+from wend.drivers.sim.run import play_world
 from wend.drivers.world import World
 from wend.model.events import PeerId
 from wend.model.units import Nanos
@@ -68,12 +68,12 @@ def run_timed(trial: TimedTrial, seed: int) -> dict[str, float]:
         for topic in world.topics
         for now in range(world.begin_ns + topic.phase_ns, world.stop_ns, topic.period_ns)
     ]
-    summary = play(world).summary
+    summary = play_world(world).summary
     metrics = {
         "delivered": summary.delivery,
         "on_time": summary.on_time,
         "packets": summary.packets.shared,
-        "at_once": _share_at_once(world, events),
+        "at_once": _compute_share_at_once(world, events),
     }
     if trial.strategy != "adaptive":
         reliable = reliabilities(placement, seed)
@@ -81,7 +81,7 @@ def run_timed(trial: TimedTrial, seed: int) -> dict[str, float]:
         built = build_trees(
             overlay, compute_link_weights(placement, overlay, reliable), trial.trees, trial.strategy, seed=seed
         )
-        metrics["static"] = _share_over_static_trees(world, built.trees, events)
+        metrics["static"] = _compute_static_tree_share(world, built.trees, events)
     return metrics
 
 
@@ -89,7 +89,7 @@ def _find_working_links(world: World, now: Nanos) -> Flags:
     return np.array([world.faults.is_up(link, now) for link in range(len(world.overlay.links))])
 
 
-def _share_at_once(world: World, events: list[Event]) -> float:
+def _compute_share_at_once(world: World, events: list[Event]) -> float:
     ends = np.array([(link.a, link.b) for link in world.overlay.links], dtype=np.int64)
     reached = expected = 0
     for now, publisher, subscribers in events:
@@ -99,7 +99,7 @@ def _share_at_once(world: World, events: list[Event]) -> float:
     return reached / max(1, expected)
 
 
-def _share_over_static_trees(world: World, trees: list[list[int]], events: list[Event]) -> float:
+def _compute_static_tree_share(world: World, trees: list[list[int]], events: list[Event]) -> float:
     """The share that static trees deliver. The states of overlay links come from the simulated underlay."""
     forwarding = TreeForwarding(world.overlay, trees)
     everyone = np.ones(world.overlay.peers, dtype=np.bool_)

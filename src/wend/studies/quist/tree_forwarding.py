@@ -85,7 +85,7 @@ def publish_events(
 
 
 class TreeForwarding:
-    """Sends events over trees, one tree after the other; `sent` counts the messages on each."""
+    """Sends events over trees, one tree after the other. `sent` counts the messages on each tree."""
 
     def __init__(self, overlay: Overlay, trees: Sequence[Tree]) -> None:
         ends = np.array([(link.a, link.b) for link in overlay.links], dtype=np.int64).reshape(-1, 2)

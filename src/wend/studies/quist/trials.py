@@ -83,7 +83,7 @@ UNDERLAY_METRICS = (
 
 
 def run_underlay(trial: UnderlayTrial, seed: int) -> dict[str, float]:
-    """Tables 7.1 and 7.2. Paths are those between the peers' routers, both included."""
+    """Measure Tables 7.1 and 7.2. Paths include the routers of both peers."""
     testbed = make_testbed(trial.underlay, trial.peers, seed)
     placement = testbed.placement
     paths = placement.paths(*placement.pairs())
@@ -129,7 +129,7 @@ SPREAD_METRICS = tuple(f"below_{round(1000 * level)}" for level in LEVELS)
 
 
 def run_spread(trial: SpreadTrial, seed: int) -> dict[str, float]:
-    """Figure 7.8: of the components drawn with one alpha, the share up to each level of reliability."""
+    """Measure Figure 7.8: the share of the components with one alpha up to each level of reliability."""
     by_name = reliabilities_by_type(make_testbed(trial.underlay, trial.peers, seed))
     values = np.concatenate([by_name[each.name] for each in COMPONENT_TYPES if each.alpha == trial.alpha])
     return {name: float((values <= level).mean()) for name, level in zip(SPREAD_METRICS, LEVELS, strict=True)}
@@ -160,7 +160,7 @@ SIMILARITY_METRICS = (
 
 
 def run_similarity(trial: SimilarityTrial, seed: int) -> dict[str, float]:
-    """Section 7.2. Each peer counts as k traceroutes, even if it skipped some because the path was known."""
+    """Measure section 7.2. Each peer counts as k traceroutes, even if it skipped some because the path was known."""
     testbed = make_testbed(trial.underlay, trial.peers, seed)
     try:
         overlay, traced = make_overlay(testbed, trial.strategy, trial.k, seed)
@@ -222,7 +222,7 @@ FOREST_METRICS = (
 
 
 def run_forest(trial: ForestTrial, seed: int) -> dict[str, float]:
-    """Section 7.3, and the messages that building the trees takes."""
+    """Measure section 7.3, and the messages that build the trees."""
     if trial.strategy == "random":
         return dict(_run_baseline(trial, seed))
     metrics = _run_trees(trial, seed)

@@ -10,7 +10,7 @@ from wend.drivers.live.comparison.overlay import LiveOverlay
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.scenarios import make_scenario
 from wend.drivers.sim.network import Agenda, Network
-from wend.drivers.world import build
+from wend.drivers.world import build_world
 from wend.model.events import Event, EventId
 from wend.model.summary import Delays, Late
 from wend.model.trace import Trace
@@ -25,7 +25,9 @@ from wend.strategies.trees.routing import TreeHeader
 
 def test_counts_are_exact_and_percentiles_come_from_a_bounded_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meter, "SAMPLE", 500)
-    world = build(make_scenario({"peers": 6, "degree": 3, "topics": 1, "duration": "5s", "popularity": (1.0, 1.0)}))
+    world = build_world(
+        make_scenario({"peers": 6, "degree": 3, "topics": 1, "duration": "5s", "popularity": (1.0, 1.0)})
+    )
     topic = world.topics[0]
     one = topic.subscribers[0]
     deadline = world.deadline_ns(topic.publisher, one)
@@ -44,7 +46,9 @@ def test_counts_are_exact_and_percentiles_come_from_a_bounded_sample(monkeypatch
 
 
 def test_nothing_is_said_of_what_was_not_there() -> None:
-    world = build(make_scenario({"peers": 4, "degree": 3, "topics": 1, "duration": "5s", "popularity": (1.0, 1.0)}))
+    world = build_world(
+        make_scenario({"peers": 4, "degree": 3, "topics": 1, "duration": "5s", "popularity": (1.0, 1.0)})
+    )
     totals, topic = SettledTotals(world), world.topics[0]
     totals.add(TrackedPublication(0, topic))
     lost = totals.summary(*[meter.Counter() for _ in range(3)], 1)
@@ -60,7 +64,7 @@ def test_nothing_is_said_of_what_was_not_there() -> None:
 def test_the_price_is_counted_as_the_simulator_counts_it() -> None:
     """Trees have control packets of their own, and copies that name nobody."""
     scenario = make_scenario({"strategy": "mrst", "peers": 4, "degree": 3, "topics": 2, "duration": "5s"})
-    world = build(scenario)
+    world = build_world(scenario)
     meter_, network = meter.Meter(world), Network(world, Agenda(), Trace(), [])
     event = Event(EventId(0, 1, 1), {"topic": "t"}, b"x")
     meter_.on_published(event.id, flight := TrackedPublication(0, world.topics[0]))
@@ -86,7 +90,7 @@ def test_the_price_is_counted_as_the_simulator_counts_it() -> None:
 
 
 def test_each_direction_of_a_link_loses_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = build(make_scenario({"peers": 6, "degree": 3, "topics": 1, "duration": "5s"}))
+    world = build_world(make_scenario({"peers": 6, "degree": 3, "topics": 1, "duration": "5s"}))
     overlay = LiveOverlay(world, "dcrd", lambda: 0, deque())
     seeds: list[int] = []
     monkeypatch.setattr(LivePeer, "add_peer", lambda *_, seed, **__: seeds.append(seed))

@@ -9,7 +9,7 @@ import random
 from array import array
 from collections import Counter, deque
 
-from wend.drivers.arrivals import best_deliveries
+from wend.drivers.arrivals import find_best_deliveries
 from wend.drivers.live.counters import Counters
 from wend.drivers.summaries import DeliveryCounts, make_summary
 from wend.drivers.workload import Topic
@@ -158,7 +158,7 @@ class OracleMeter:
         while self._waiting and self._waiting[0][0].time_ns < before_ns:
             flight, now = self._waiting.popleft()
             topic = flight.topic
-            flight.arrived, flight.packets, flight.unicast = best_deliveries(
+            flight.arrived, flight.packets, flight.unicast = find_best_deliveries(
                 self.world, topic.publisher, now, topic.subscribers
             )
             self.totals.add(flight)

@@ -123,7 +123,7 @@ class LiveOverlay:
         return len(trees) == 1 and (None, None, None) not in trees
 
     def start(self, peer: PeerId) -> None:
-        started = self.world.start_input(peer)
+        started = self.world.make_start_input(peer)
         if self._ring is not None and peer == 0:
             started = msgspec.structs.replace(started, neighbours=())  # it begins the ring that the others join
         self.peers[peer].start(started)
@@ -196,7 +196,7 @@ class WorldPaths:
         self._elapsed_ns = elapsed_ns
 
     async def find(self, here: PeerId, there: PeerId, address: Address) -> Path | None:
-        return self._world.path(here, there, self._elapsed_ns())
+        return self._world.find_path(here, there, self._elapsed_ns())
 
     def close(self) -> None:
         pass
