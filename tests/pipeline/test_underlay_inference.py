@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 from tests.oracles import topology_inference as inference
 from tests.oracles.topology_inference import Traceroute
 from tests.spark import needs_java
+from wend.drivers.scenarios import Scenario
+from wend.drivers.world import build
 from wend.model.errors import ConfigError, WendError
 from wend.pipeline.underlay_inference import infer_underlay, read_records
 from wend.topology.catalog import make
@@ -223,6 +225,29 @@ def test_what_fails_half_way_leaves_what_was_there(tmp_path: Path, monkeypatch: 
     with pytest.raises(WendError, match=r"^the Spark job failed, .*: no room "):
         topology_command.data_topology(out, **made, overwrite=True)
     assert [path.relative_to(tmp_path).as_posix() for path in sorted(tmp_path.rglob("*"))] == ["out", "out/links"]
+
+
+@pytest.mark.usefixtures("spark_commands")
+def test_a_scenario_reads_the_output_of_the_command(tmp_path: Path) -> None:
+    """The generated records and the scenario have the same network, peers and silent routers."""
+    from wend.console.app import app
+
+    out = str(tmp_path / "network")
+    words = ["--underlay", "power-law", "--synthetic", "5000", "--peers", "20", "--degree", "6", "--loss", "0"]
+    done = CliRunner().invoke(
+        app, ["data", "topology", *words, "--anonymous", "0.1", "--out", out], catch_exceptions=False
+    )
+    assert done.exit_code == 0, done.stderr
+    world = build(Scenario(underlay="power-law", peers=20, anonymous=0.1, inferred_topology=out))
+    holes = open_ = 0
+    for a in range(20):
+        for b in range(20):
+            traced = world.path(a, b)
+            assert traced is not None
+            holes += traced.count(None)
+            open_ += world.complete_path(a, b, traced).count(None)
+    assert holes > 100
+    assert open_ < holes / 2
 
 
 @pytest.mark.usefixtures("spark_commands")

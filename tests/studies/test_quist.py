@@ -82,12 +82,13 @@ def test_every_claim_can_be_measured() -> None:
             assert len(claim.parts) == 1 or part.label, claim.id
 
 
-@pytest.mark.parametrize("kind", ["underlay", "spread", "similarity", "forest"])
+@pytest.mark.parametrize("kind", ["underlay", "spread", "similarity", "forest", "tables"])
 def test_a_trial_gives_its_metrics_and_repeats(kind: str) -> None:
     fields = {
         "underlay": {"strategy": "underlay", "underlay": "transit-stub", "peers": 24},
         "spread": {"strategy": "underlay", "alpha": 100.0, "underlay": "transit-stub", "peers": 24},
         "similarity": {"strategy": "tdo-nearest", **SMALL},
+        "tables": {"strategy": "tdo-landmark", "events": 50, **SMALL},
         "forest": {"strategy": "chain", "builder": "spt-k", "events": 50, **SMALL, "peers": 16},
     }[kind]
     row = TRIALS.row(TRIALS.trial({"kind": kind, **fields}, 1))

@@ -25,12 +25,14 @@ class ScenarioFields(TypedDict, total=False):
     delay: tuple[str, str] | list[str]
     underlay: str | None
     last_mile: str
+    access_routers: int
     router_outages: Outages | None
     partitions: bool
     reroute_in_domains: bool
     mean_outage: str | None
     anonymous: float
     traceroute_loss: float
+    inferred_topology: str | None
     link_capacity: str | None
     peer_capacity: str | None
     queue: int
@@ -110,3 +112,4 @@ class ScenarioFields(TypedDict, total=False):
     place_beacon: str
     first_gap: str
     redundancy: Literal["none", "tight", "free"]
+    send_once: bool

@@ -7,6 +7,7 @@ links fail together.
 """
 
 from collections.abc import Iterator
+from functools import cached_property
 
 import msgspec
 import numpy as np
@@ -14,14 +15,16 @@ import numpy as np
 from wend.drivers.scenarios import Scenario
 from wend.model.events import PeerId
 from wend.model.fault_settings import Outages
+from wend.model.paths import Path, Router
 from wend.model.randomness import stream
 from wend.model.units import SECOND, Nanos, seconds
 from wend.topology import catalog, generators
 from wend.topology.component_reliability import draw_outages_over_time, reliabilities
 from wend.topology.faults import Faults, Intervals, Outage, draw_outages, drop_partitions
 from wend.topology.graph import Overlay
+from wend.topology.inferred_topology import InferredTopology
 from wend.topology.placement import Placement, place
-from wend.topology.traceroute import Hop, Tracer
+from wend.topology.traceroute import Hop, Tracer, router_address
 from wend.topology.underlay import Index, Underlay
 from wend.topology.underlay_faults import UnderlayFaults
 
@@ -29,7 +32,9 @@ from wend.topology.underlay_faults import UnderlayFaults
 def place_peers(s: Scenario) -> Placement:
     """The scenario's underlay with its peers placed on it."""
     assert s.underlay is not None
-    return place(catalog.make(s.underlay, s.seed), s.peers, s.seed, last_mile_ns=s.last_mile_ns)
+    return place(
+        catalog.make(s.underlay, s.seed), s.peers, s.seed, last_mile_ns=s.last_mile_ns, access_routers=s.access_routers
+    )
 
 
 def make_underlay_overlay(placement: Placement, s: Scenario) -> Overlay:
@@ -128,14 +133,23 @@ class SimulatedTraceroutes:
         asking peer's own last mile is down."""
         hops = self._tracer.trace(a, b, attempt)
         if self._faults is not None:
-            for number, component in enumerate(self._path_components(a, b)):
+            for number, component in enumerate(self._placement.components_between(a, b)):
                 if not self._faults.is_component_up(component, now) and not self._was_rerouted(component, a, b):
                     return (*hops[: number // 2], None) if number else None
         return hops
 
+    def complete(self, a: PeerId, b: PeerId, path: Path, topology: InferredTopology) -> Path:
+        """The path with its holes filled by an inferred topology, whose records name routers by their addresses."""
+        named = tuple(router_address(hop) if isinstance(hop, int) else hop for hop in path)
+        return tuple(
+            hop if router is None or hop is not None else self._numbers.get(router, router)
+            for hop, router in zip(path, topology.complete(a, b, named), strict=True)
+        )
+
+    @cached_property
+    def _numbers(self) -> dict[Router, int]:
+        """Routers by their addresses."""
+        return {router_address(router): router for router in range(self._placement.underlay.routers)}
+
     def _was_rerouted(self, component: int, a: PeerId, b: PeerId) -> bool:
         return self._reroute_in_domains and self._placement.in_own_domain(component, a, b)
-
-    def _path_components(self, a: PeerId, b: PeerId) -> list[int]:
-        last_mile = self._placement.first_last_mile
-        return [last_mile + a, *self._placement.paths(np.array([a]), np.array([b]))[0].tolist(), last_mile + b]

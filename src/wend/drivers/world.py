@@ -33,6 +33,7 @@ from wend.strategies.registry import find_membership, plugin
 from wend.topology import faults, generators, maps
 from wend.topology.background_links import draw_background
 from wend.topology.graph import Overlay, OverlayLink
+from wend.topology.inferred_topology import InferredTopology, read_topology
 from wend.topology.link_disturbances import draw_disturbances
 from wend.topology.overlay_routes import make_routed_overlay, shortest_delays
 from wend.topology.peer_clusters import domain_clusters, near_clusters
@@ -98,6 +99,9 @@ class World:
         if scenario.plan is not None:
             links = [(link.a, link.b) for link in overlay.links]
             self.plan = read_forwarding(File(scenario.plan), fingerprint(overlay.peers, links))
+        self.inferred_topology: InferredTopology | None = None
+        if scenario.inferred_topology is not None:
+            self.inferred_topology = read_topology(File(scenario.inferred_topology))
         self.switches: list[tuple[Nanos, PeerId, Forwarding]] = []
         """Times at which a peer gets another plan, for tests that build a world by hand."""
         self.paths: Callable[[PeerId, PeerId], Path | None] | None = None
@@ -220,6 +224,12 @@ class World:
         if self.paths is not None:
             return self.paths(a, b)
         return (a, b) if self._traceroutes is None else self._traceroutes.trace_route(a, b, now, attempt)
+
+    def complete_path(self, a: PeerId, b: PeerId, path: Path) -> Path:
+        """A path that `path` found, with its holes filled by the inferred topology, if the scenario names one."""
+        if self.inferred_topology is None or self._traceroutes is None or None not in path:
+            return path
+        return self._traceroutes.complete(a, b, path, self.inferred_topology)
 
     def can_multicast(self, sender: PeerId, receiver: PeerId, now: Nanos) -> bool:
         """Whether a multicast packet of one peer may reach another that joined its group."""

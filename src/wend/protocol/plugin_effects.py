@@ -21,7 +21,7 @@ from wend.protocol.plugins import (
     SendTo,
     Tell,
 )
-from wend.protocol.ports import Drop, Multicast
+from wend.protocol.ports import Drop, Multicast, Notice
 from wend.protocol.timers import Effects
 
 
@@ -48,6 +48,8 @@ class PluginEffects:
         match effect:
             case SendTo():  # the most frequent effect
                 self._layer.direct.send(now, effect, one.name, effects)
+            case Notice():  # frequent, too
+                effects.append(effect)
             case Tell():
                 self._layer.send_control(
                     now, OutgoingControl(effect.peer, one.name, effect.slot, effect.message), effects

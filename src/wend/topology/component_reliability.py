@@ -32,7 +32,7 @@ def reliabilities(placement: Placement, seed: int) -> Floats:
         "routers": routers,
         "links": links,
         "peers": np.full(placement.peers, PEER_ALPHA),
-        "last-miles": np.full(placement.peers, LAST_MILE_ALPHA),
+        "last-miles": np.full(len(placement.accesses), LAST_MILE_ALPHA),
     }
     drawn = [stream(seed, "reliability", what).random(len(alpha)) ** (1 / alpha) for what, alpha in alphas.items()]
     return np.clip(np.concatenate(drawn), WORST, 1.0)

@@ -31,9 +31,10 @@ def shared_routers(placement: Placement, overlay: Overlay) -> Ints:
 def meeting_routers(placement: Placement, overlay: Overlay) -> Ints:
     """For each router that overlay links share, their number, else 0.
 
-    The links of one peer all begin at its router. That router counts only if another peer's link runs through it."""
+    Links of one peer begin at its router. That router counts only if another peer's link runs through it."""
     through = shared_routers(placement, overlay)
-    ends = {(i, int(placement.homes[peer])) for i, link in enumerate(overlay.links) for peer in (link.a, link.b)}
+    paths = placement.paths(*overlay.ends)
+    ends = {(i, int(paths[i][end])) for i in range(len(paths)) for end in (0, -1)}
     own = np.bincount([home for _, home in sorted(ends)] or np.zeros(0, dtype=int), minlength=len(through))
     return np.where((through > 1) & (through > own), through, 0)
 

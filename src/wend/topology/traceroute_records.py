@@ -21,6 +21,7 @@ from wend.model.randomness import stream
 from wend.model.units import HOUR
 from wend.topology.placement import Placement
 from wend.topology.routing import UnderlayPaths
+from wend.topology.traceroute import draw_anonymous, router_address
 from wend.topology.traceroute_counts import RECORDS
 from wend.topology.underlay import Ints
 
@@ -77,10 +78,6 @@ def score(truth: Truth, links: Iterable[tuple[str, str]]) -> Score:
     return Score(len(recovered) / len(truth.links), 1 - len(recovered) / len(inferred) if inferred else 0.0)
 
 
-def router_address(router: int) -> str:
-    return f"10.{router >> 16 & 255}.{router >> 8 & 255}.{router & 255}"
-
-
 def write_records(
     folder: Path, placement: Placement, pairs: tuple[Ints, Ints], count: int, *, seed: int, flaws: Flaws | None = None
 ) -> Truth:
@@ -95,7 +92,7 @@ def write_records(
     ends = np.concatenate([low, high]), np.concatenate([high, low])
     paths = placement.paths(*ends)
     under = placement.underlay
-    silent = stream(seed, "records", "anonymous").random(under.routers) < flaws.anonymous
+    silent = draw_anonymous(under.routers, flaws.anonymous, seed)
     names = pa.array([router_address(router) for router in range(under.routers)], pa.string())
     used = np.zeros(len(paths), dtype=bool)
     hops = 0

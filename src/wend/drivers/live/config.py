@@ -220,6 +220,13 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         str | None,
         everyday("How the peer finds underlay paths: trace (it measures), traceroute (the program), a file, or none."),
     ] = None
+    inferred_topology: Annotated[
+        str | None,
+        everyday(
+            "The output of `wend data topology`, a folder, relative to the peer's file: hops of a path that did not "
+            "answer become the routers that it inferred there. The peer reads it again when it changes.",
+        ),
+    ] = None
     telemetry: Annotated[
         str | None,
         everyday("A folder for telemetry, relative to the peer's file: segments that `wend data` reads."),
@@ -284,8 +291,12 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         if links.detection_ns < MIN_DETECTION_NS + links.margin_ns:
             detection, margin = f"{links.detection_ns / MS:g}ms", f"{links.margin_ns / MS:g}ms"
             raise ConfigError(f"detection {detection} is too short: the margin of {margin} needs 20 ms more")
-        if links.trace_paths and self.paths in (None, NONE):
-            raise ConfigError('trace_paths needs a source of paths: say paths = "trace", "traceroute" or a file')
+        for name, needs_paths in (
+            ("trace_paths", links.trace_paths),
+            ("inferred_topology", self.inferred_topology is not None),
+        ):
+            if needs_paths and self.paths in (None, NONE):
+                raise ConfigError(f'{name} needs a source of paths: say paths = "trace", "traceroute" or a file')
 
     def _check_addresses(self) -> None:
         is_protected = self.insecure or self.keys is not None
@@ -399,7 +410,7 @@ def load_peer_file(path: Path, *, insecure: bool = False, join: Sequence[str] = 
     # Files are relative to the file that names them, not to the folder in which the process was started.
     beside = {
         name: str(path.parent / place)
-        for name in ("store", "plan", "paths", "keys", "grants_folder", "telemetry")
+        for name in ("store", "plan", "paths", "inferred_topology", "keys", "grants_folder", "telemetry")
         if (place := getattr(file, name)) is not None and not (name == "paths" and place in SOURCES)
     }
     return msgspec.structs.replace(file, **beside)

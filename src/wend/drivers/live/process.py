@@ -20,7 +20,7 @@ from wend.drivers.live.broker.broker import Broker
 from wend.drivers.live.broker.listener import TcpListener
 from wend.drivers.live.config import PeerFile
 from wend.drivers.live.counters import Counters
-from wend.drivers.live.paths.source import NONE, open_paths
+from wend.drivers.live.paths.source import NONE, PathSource, open_paths
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.plans.followed_plan import FollowedPlan
 from wend.drivers.live.store.store import Store, fresh_incarnation
@@ -42,7 +42,7 @@ class PeerProcess:
         self.keys = read_keys(file)
         self.admission = ClientAdmission(self.keys, read_grant_table(file), tls=file.uses_tls)
         counters = Counters()
-        paths = open_paths(file.paths or NONE, file.listen_address, counters.paths)
+        paths = open_path_source(file, counters)
         store = None if file.store is None else Store(Path(file.store), sync=file.sync)
         incarnation = fresh_incarnation() if store is None else store.incarnation
         join = file.join_addresses
@@ -234,6 +234,17 @@ def _make_recorder(peer: LivePeer, file: PeerFile, folder: Path) -> "TelemetryRe
         raise
     peer.observe(recorder)
     return recorder
+
+
+def open_path_source(file: PeerFile, counters: Counters) -> PathSource:
+    """The source of underlay paths that a peer's file describes. Raises `ConfigError`."""
+    if file.inferred_topology is None:
+        return open_paths(file.paths or NONE, file.listen_address, counters.paths)
+    # Imported late: few peers have an inferred topology.
+    from wend.drivers.live.paths.inferred_paths import InferredPaths, TopologyFolder
+
+    folder = TopologyFolder(Path(file.inferred_topology))
+    return InferredPaths(open_paths(file.paths or NONE, file.listen_address, counters.paths), folder, counters.paths)
 
 
 def read_keys(file: PeerFile) -> "KeyFolder | None":

@@ -110,10 +110,9 @@ class Engine:
         self._steps: dict[int, Callable[[Nanos, PeerId, Any], list[Effect]]] = {
             FAULT: self.apply_fault,
             LEAVING: self.run_action,
-            WAKE: self._wake_up,
             PUBLICATION: self.publish,
         }
-        """The function for each kind of agenda entry other than messages."""
+        """The function for each kind of agenda entry that is not an input of a peer."""
         self._handlers: dict[type, Callable[[Nanos, PeerId, Any], None]] = {
             Receipt: self._ignore_effect,
             Missed: self.record_missed,
@@ -170,21 +169,22 @@ class Engine:
         while heap or instant:
             if instant:
                 peer, arg = instant.popleft()
-                is_message = True
+                is_input = True
             else:
                 now, kind, number, peer, arg = heappop(heap)
                 if now > end:
                     break
-                is_message = kind == MESSAGE
+                is_input = kind == MESSAGE
                 if kind == WAKE:
                     asked[peer].discard(now)
                     if links.transmissions > self._transmission_limit:
                         raise self._multiplication_error(now)
                     if wake[peer] != now:  # most: the peer has asked for another time since
                         continue
+                    is_input = True
             if quiet[peer]:
                 hellos.deliver_before(peer, now, kind, number)
-            if is_message:
+            if is_input:
                 target = peers[peer]
                 effects = [] if target is None else target.handle(now, arg)
             else:
@@ -200,7 +200,7 @@ class Engine:
                     if time not in (requested := asked[peer]):
                         requested.add(time)
                         agenda.count = count = agenda.count + 1
-                        heappush(heap, (time, WAKE, count, peer, None))
+                        heappush(heap, (time, WAKE, count, peer, WOKEN))
                 elif type(effect) is Deliver:
                     self.record_delivery(now, peer, effect)
                 elif type(effect) is SendEach:
@@ -208,10 +208,6 @@ class Engine:
                 else:
                     handlers[type(effect)](now, peer, effect)
         self._count_background()
-
-    def _wake_up(self, now: Nanos, peer: PeerId, _: None) -> list[Effect]:
-        target = self.peers[peer]
-        return [] if target is None else target.handle(now, WOKEN)
 
     def schedule_all(self) -> None:
         """Put the starts, faults and first publications of the world into the agenda, and the faults into the trace."""
@@ -379,8 +375,14 @@ class Engine:
     def _find_path(self, now: Nanos, peer: PeerId, effect: FindPath) -> None:
         self.notices["paths"] += 1
         asked = self._trace_attempts[peer, effect.peer] = self._trace_attempts[peer, effect.peer] + 1
-        path = PathFound(effect.peer, self.world.find_path(peer, effect.peer, now, asked))
-        self.agenda.push(now + TRACE_NS, MESSAGE, peer, path)
+        path = self.world.find_path(peer, effect.peer, now, asked)
+        if self.world.inferred_topology is not None and path is not None and None in path:
+            path = self.world.complete_path(peer, effect.peer, path)
+            if None in path:
+                self.notices["paths-incomplete"] += 1
+            else:
+                self.notices["paths-inferred"] += 1
+        self.agenda.push(now + TRACE_NS, MESSAGE, peer, PathFound(effect.peer, path))
 
     def _join_group(self, now: Nanos, peer: PeerId, join: JoinMulticast) -> None:
         self._groups.setdefault(join.group, set()).add(peer)

@@ -197,10 +197,11 @@ class LocalDelivery:
     # ---------------------------------------------------------------- to the application
 
     def deliver(self, now: Nanos, event: Event, born: Nanos, effects: Effects) -> None:
-        if not self._is_new(now, event, born, effects):
+        if not self._seen.add(event.id):
+            self._report_repetition(event.id, effects)
             return
-        if event.ttl_ns is not None and event.is_expired(now - born):
-            self._hand_to_subscriptions(now, event, born, (), effects)
+        is_plain = not event.headers and event.ttl_ns is None and born >= self._earliest_ns
+        if not is_plain and self._is_refused(now, event, born, effects):
             return
         pending = self.pending
         wanted = self._interest.local(event, self._view)
@@ -212,7 +213,7 @@ class LocalDelivery:
             if at_once is None:
                 return
             wanted = at_once
-        if self._special or self._orders or event.ttl_ns is not None or not wanted:
+        if self._special or event.previous or not wanted:
             self._hand_to_subscriptions(now, event, born, wanted, effects)
             return
         if pending is not None:  # most events take this shorter path
@@ -220,24 +221,24 @@ class LocalDelivery:
         for subscription, deadline in wanted:
             effects.append(Deliver(subscription, event, now - born, deadline))
 
-    def _is_new(self, now: Nanos, event: Event, born: Nanos, effects: Effects) -> bool:
-        """Whether no incarnation of this peer has delivered the event before."""
-        id_ = event.id
-        if not self._seen.add(id_):
-            if self._seen.is_too_old(id_):
-                effects.append(Drop(id_, (self._me,), "beyond-duplicate-filter"))
-            else:
-                effects.append(Notice("duplicate", self._me))
-            return False
+    def _report_repetition(self, id_: EventId, effects: Effects) -> None:
+        too_old = Drop(id_, (self._me,), "beyond-duplicate-filter")
+        effects.append(too_old if self._seen.is_too_old(id_) else Notice("duplicate", self._me))
+
+    def _is_refused(self, now: Nanos, event: Event, born: Nanos, effects: Effects) -> bool:
+        """Whether this incarnation does not deliver an event that is new to it, and report why."""
         if event.headers and not self.keys.add(now, event, born, effects):
             effects.append(Notice("repeated-key", event.id.publisher))
             self._mark_delivered(event, effects)
             self._release_in_order(now, event, [], effects)
-            return False
+            return True
         if born < self._earliest_ns:
-            effects.append(Drop(id_, (self._me,), "before-incarnation"))
-            return False
-        return True
+            effects.append(Drop(event.id, (self._me,), "before-incarnation"))
+            return True
+        if event.ttl_ns is not None and event.is_expired(now - born):
+            self._hand_to_subscriptions(now, event, born, (), effects)
+            return True
+        return False
 
     def _mark_delivered(self, event: Event, effects: Effects) -> None:
         """Record the delivery of an event, if persistence is on."""
@@ -439,7 +440,6 @@ class ByDestination:
     def receive_without_destinations(
         self, now: Nanos, sender: PeerId, data: Data, born_ns: Nanos, effects: Effects
     ) -> None:
-        """Receive a packet that names no destinations."""
         effects.append(Refuse(sender, "no-destinations"))
 
     def give_up(self, now: Nanos, stuck: GiveUp, effects: Effects) -> None:

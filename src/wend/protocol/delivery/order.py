@@ -236,9 +236,6 @@ class PublisherOrders:
         self._make = make
         self._orders: dict[bool, PublisherOrder] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._orders)
-
     def is_overtaken(self, event: Event, wanted: LocalSubscription) -> bool:
         """Whether a subscription skipped this event, which has just arrived."""
         return self._get_or_make_order(is_patient(wanted)).is_overtaken(event)

@@ -145,7 +145,7 @@ class HelloSchedule:
         Return the time of the next one. Add the links that no longer seem up to `silent`.
         """
         mode = self._current_mode(now)
-        again = now + self._longest[0 if now >= self._idle_ns else 1]
+        again = now + self._longest[now < self._idle_ns]
         news, forced_ns = self._news_to_send(now)
         last_within, last_heard = -1, True
         peers: list[PeerId] = []
@@ -156,11 +156,14 @@ class HelloSchedule:
             silence = now - link.heard_ns
             news_ns = FOREVER if plan.last_news is news else forced_ns
             if link.sent_ns + plan.early_ns <= now or news_ns <= now:
-                heard = silence <= link.silence_ns + 2 * link.delay_ns
-                link.record_hello(now, plan.within_ns, heard)
-                if plan.within_ns != last_within or heard != last_heard:
-                    peers, last_within, last_heard = [], plan.within_ns, heard
-                    batches.append((heard, last_within, peers))
+                heard, within = silence <= link.silence_ns + 2 * link.delay_ns, plan.within_ns
+                if heard and plan.is_repetition:
+                    link.sent_ns = now
+                else:
+                    link.record_hello(now, within, heard)
+                if within != last_within or heard != last_heard:
+                    peers, last_within, last_heard = [], within, heard
+                    batches.append((heard, within, peers))
                 peers.append(link.peer)
                 due = now + plan.after_ns
             else:

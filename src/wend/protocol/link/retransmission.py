@@ -124,7 +124,8 @@ class Retransmission:
         self._transmit(now, link, forward, tx, effects)
 
     def _transmit(self, now: Nanos, link: Link, forward: Forward, tx: int, effects: Effects) -> None:
-        link.record_transmission(now)
+        link.sent_ns = now
+        link.transmitted += 1
         path = forward.path + self._here
         age = now - forward.born_ns
         data = Data(tx, forward.event, age, forward.dests, path, forward.header, forward.ranks)
@@ -189,7 +190,8 @@ class Retransmission:
             self._packets[tx] = entry
             effects.append(Refuse(link.peer, "unexpected-ack"))
             return None
-        self.clear_timers()
+        if self._timers.heap[0][3] == tx:  # otherwise a timer that still counts is next
+            self.clear_timers()
         if not link.heard_by_neighbour:
             self._on_heard_by_neighbour(now, link)
         if type(packet) is Forward:
@@ -199,11 +201,13 @@ class Retransmission:
                 self._open_window(now, link, sender, ack, size, attempts, first)
                 if sender.queued_bytes:
                     self._waiting_packets().drain(now, link, effects)
-            link.record_ack(now - first if ack.held_ns <= 0 else _round_trip_ns(now - first, ack), attempts > 1)
+            link.answers += 1
+            if self._is_measured:
+                link.record_ack(_round_trip_ns(now - first, ack), attempts > 1)
             return packet
         if type(packet) is OutgoingControl:
             if attempts == 1:
-                link.record_ack(_round_trip_ns(now - first, ack), False, is_data=False)
+                link.record_ack(_round_trip_ns(now - first, ack), False)
             self.control.free_slot(packet)
             return None
         assert type(packet) is FragmentInFlight
@@ -232,6 +236,7 @@ class Retransmission:
             if ack.accepted:
                 self._fragment_sender().cancel(fragmented)
             self._send_queued(now, link, sender, effects)
+        link.answers += 1
         link.record_ack(_round_trip_ns(now - first, ack), attempts > 1)
         return self._fragment_sender().on_ack(now, link, ack.tx, fragmented, ack.accepted, effects)
 
@@ -241,7 +246,7 @@ class Retransmission:
         peer, first, retransmitted = self._given_up.pop(ack.tx, (None, 0, False))
         if peer == link.peer:
             round_trip_ns = _round_trip_ns(now - first, ack)
-            link.record_ack(round_trip_ns, retransmitted, is_data=False)
+            link.record_ack(round_trip_ns, retransmitted)
             if link.sender is not None and not retransmitted:
                 link.sender.on_late_ack(now, round_trip_ns)
                 if round_trip_ns > link.sender.slow_ns and self.on_delay is not None:

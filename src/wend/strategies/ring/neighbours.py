@@ -79,7 +79,8 @@ class Neighbours:
     ) -> Iterator[PluginEffect]:
         """Probe the peers that belong in this leaf set, and those that the sender found dead."""
         for peer in leaves:
-            yield from self.consider(now, peer)
+            if peer not in self.leaf_set.peers:  # most are members
+                yield from self.consider(now, peer)
         for peer in dead:
             if peer in self.leaf_set:
                 yield from self._check_claim(now, peer)

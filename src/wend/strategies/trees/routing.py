@@ -14,17 +14,19 @@ destination, and store-and-forward retries a copy that has none.
 """
 
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
 from wend.model.events import Event, EventId, PeerId
+from wend.model.settings import Settings, setting
 from wend.model.units import Nanos
 from wend.protocol.plugins import (
     Arrived,
     Begun,
     Changed,
     DeliverySettings,
+    Drop,
     Due,
     Failed,
     Forward,
@@ -52,6 +54,20 @@ TRIES = 4
 """Transmissions of a copy over a link before the copy waits."""
 
 
+class TreeRoutingSettings(Settings, frozen=True, kw_only=True):
+    """How copies travel on trees."""
+
+    title: ClassVar[str] = "Routing on trees"
+
+    send_once: Annotated[
+        bool,
+        setting(
+            "Whether a peer sends each copy once over each link of a tree, as in the quist thesis: a copy that is lost "
+            "or whose next hop is down is dropped for the peers behind. With persistence, it changes nothing."
+        ),
+    ] = False
+
+
 class TreeHeader(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The tree that a copy follows."""
 
@@ -63,8 +79,10 @@ class TreeRouting(Routing):
     """Forwards each event on several trees. The subclasses choose the trees."""
 
     header: ClassVar[Any] = TreeHeader
+    settings: ClassVar[type[Settings]] = TreeRoutingSettings
 
     def __init__(self, config: PeerConfig) -> None:
+        self._sends_once = config.of(TreeRoutingSettings).send_once
         self._limit = config.of(DeliverySettings).retry_limit
         self.queue = TreeQueue()
         self._served: Generation | None = None
@@ -157,7 +175,8 @@ class TreeRouting(Routing):
         header = TreeHeader(table.generation, table.tree)
         for peer, share in table.hops(event.attributes, sender, dests):
             if _is_usable(peer, view):
-                effects.append(Forward(peer, event, born, share, tries=TRIES, header=header))
+                tries = 1 if self._sends_once else TRIES
+                effects.append(Forward(peer, event, born, share, tries=tries, header=header))
             else:
                 owed = frozenset(share) or table.behind(peer)
                 effects += self._queue_copy(BlockedCopy(event, born, share, owed, header, peer), view)
@@ -219,6 +238,8 @@ class TreeRouting(Routing):
         return self._queue_copy(copy, view)
 
     def _queue_copy(self, copy: BlockedCopy, view: View) -> list[PluginEffect]:
+        if self._sends_once:
+            return [Drop(copy.event.id, tuple(sorted(copy.owed)), "no-answer")]
         return [Notice("queued", view.me), *self.queue.add(copy, self._limit)]
 
     def _resume(self, now: Nanos, view: View) -> list[PluginEffect]:

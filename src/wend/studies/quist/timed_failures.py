@@ -2,8 +2,9 @@
 
 The thesis draws new component states for each event. Here every router, link and last mile alternates between up and
 down, and its reliability is the share of time that it is up. Peers run in the simulator: they detect failures,
-retransmit and reroute. The trial also reports two references: the deliveries of the thesis's trees, which send one copy
-on each tree and never retransmit, and the share of deliveries for which a path was up at the time of publication.
+retransmit and reroute; with `send_once`, peers on trees do not retransmit, but still build new trees. The trial also
+reports two references: the deliveries of the thesis's trees, which are built once and never retransmit, and the share
+of deliveries for which a path was up at the time of publication.
 """
 
 from typing import Literal
@@ -36,6 +37,8 @@ class TimedTrial(msgspec.Struct, frozen=True):
     """Landmarks of the overlay."""
     peers: int = 40
     trees: int = 5
+    send_once: bool = False
+    """Whether peers on trees send each copy once, as in the thesis."""
     topics: int = 20
     duration_s: float = 10.0
 
@@ -55,6 +58,7 @@ def run_timed(trial: TimedTrial, seed: int) -> dict[str, float]:
         underlay=trial.underlay,
         mean_outage=f"{trial.outage_s}s",
         trees=trial.trees,
+        send_once=trial.send_once,
         topics=min(trial.topics, trial.peers),
         popularity=(0.1, 0.3),
         pl=0.0,
@@ -75,7 +79,7 @@ def run_timed(trial: TimedTrial, seed: int) -> dict[str, float]:
         "packets": summary.packets.shared,
         "at_once": _compute_share_at_once(world, events),
     }
-    if trial.strategy != "adaptive":
+    if trial.strategy != "adaptive" and not trial.send_once:
         reliable = reliabilities(placement, seed)
         reliable[placement.first_peer : placement.first_last_mile] = 1.0  # peers do not fail here
         built = build_trees(

@@ -196,7 +196,8 @@ class WorldPaths:
         self._elapsed_ns = elapsed_ns
 
     async def find(self, here: PeerId, there: PeerId, address: Address) -> Path | None:
-        return self._world.find_path(here, there, self._elapsed_ns())
+        path = self._world.find_path(here, there, self._elapsed_ns())
+        return None if path is None else self._world.complete_path(here, there, path)
 
     def close(self) -> None:
         pass

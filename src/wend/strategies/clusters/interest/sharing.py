@@ -110,7 +110,7 @@ class Sharing:
     def handle(self, now: Nanos, event: PluginInput, view: View) -> Iterable[PluginEffect]:
         match event:
             case Heard(sender, message):
-                return self._on_message(now, sender, message)
+                return self.on_message(now, sender, message)
             case Arrived():
                 return self._publish(now, event.event, event.born_ns)
             case Due(name):
@@ -130,34 +130,30 @@ class Sharing:
                 self._is_stopping = True
         return []
 
-    def _on_message(self, now: Nanos, sender: PeerId, message: Any) -> Iterable[PluginEffect]:
+    def on_message(self, now: Nanos, sender: PeerId, message: Any) -> Iterable[PluginEffect]:
+        is_member = sender in self._cluster.members
         match message:
-            case TreeEvent():
-                return self._on_event_from_other_cluster(now, sender, message)
             case GroupDigest() if message.to:
                 return self._on_cluster_message(now, sender, message)
-            case FetchEvents() if message.tree >= 0:
-                return self._on_cluster_message(now, sender, message)
+            case GroupDigest() if is_member:
+                return self._repair.on_digest(now, sender, message)
+            case ClusterEvent() if is_member:
+                return self._on_event(now, sender, message)
+            case TreeEvent():
+                return self._on_event_from_other_cluster(now, sender, message)
             case EventAccepted():
                 return self._on_accepted(sender, message)
             case EventsGone():
                 return self._on_gone(sender, message)
-            case ClusterEvent() | GroupDigest() | FetchEvents() | MemberWants():
-                return self._on_member_message(now, sender, message)
-        return []
-
-    def _on_member_message(self, now: Nanos, sender: PeerId, message: Any) -> Iterable[PluginEffect]:
-        if sender not in self._cluster.members:
-            return [Refuse(sender, NOT_A_MEMBER)]
-        match message:
-            case ClusterEvent():
-                return self._on_event(now, sender, message)
-            case GroupDigest():
-                return self._repair.on_digest(now, sender, message)
-            case FetchEvents():
+            case FetchEvents() if message.tree >= 0:
+                return self._on_cluster_message(now, sender, message)
+            case FetchEvents() if is_member:
                 return self._repair.answer(now, sender, message)
-            case _:
+            case MemberWants() if is_member:
                 return self._on_groups(now, sender, message)
+            case PublishedEvent() | FollowedSince():  # a peer stores these and sends them to nobody
+                return []
+        return [Refuse(sender, NOT_A_MEMBER)]
 
     def _on_cluster_message(
         self, now: Nanos, sender: PeerId, message: GroupDigest | FetchEvents
