@@ -171,6 +171,29 @@ def test_the_checker_sees_generators_that_run_late(source: str, is_late: bool) -
     assert bool(late_generators(source, {"lazy"})) is is_late
 
 
+def replaced_natives(source: str) -> list[str]:
+    """Calls of msgspec's `replace` for a parameter that is one of the classes of `NATIVE`."""
+    found = []
+    for function in (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)):
+        nodes = list(ast.walk(function))
+        kinds = {one.arg: ast.unparse(one.annotation) for one in nodes if isinstance(one, ast.arg) and one.annotation}
+        calls = [node for node in nodes if isinstance(node, ast.Call) and node.args]
+        changes = [call for call in calls if ast.unparse(call.func).endswith("structs.replace")]
+        found += [ast.unparse(call) for call in changes if kinds.get(ast.unparse(call.args[0])) in compiled.NATIVE]
+    return found
+
+
+def test_no_native_class_is_copied_as_a_struct() -> None:
+    """In the compiled core they are no Structs, wherever the code that copies them is."""
+    sources = {path: path.read_text(encoding="utf-8") for path in compiled.SOURCE.rglob("*.py")}
+    assert not {path: calls for path, source in sources.items() if (calls := replaced_natives(source))}
+
+
+def test_the_checker_sees_native_classes_that_are_copied_as_structs() -> None:
+    copied = "def f(one: {}): return msgspec.structs.replace(one, kept=True)"
+    assert replaced_natives(copied.format("Receipt")) and not replaced_natives(copied.format("Event"))
+
+
 @cache
 def float_fields() -> set[str]:
     """The names that fields of classes have only for floats."""
