@@ -13,7 +13,7 @@ from wend.matching.filters import Filter
 from wend.model.events import Event, PeerId
 from wend.model.units import Nanos
 from wend.protocol.plugins import PeerConfig, Refuse
-from wend.strategies.ring.bounded import batches
+from wend.strategies.ring.bounded import split_into_batches
 from wend.strategies.ring.groups import DownTree, GroupEvents, ToRoot, find_group
 from wend.strategies.ring.key_based import Entry, EntryId, KeyBasedInterest
 from wend.strategies.ring.reverse_paths import Outgoing, PlacePaths
@@ -52,7 +52,7 @@ class GroupPaths(PlacePaths[str]):
         return None if hop is None else Outgoing(hop, WantInGroup(place, entries))
 
     def make_withdrawals(self, place: str, hop: PeerId | None, entries: list[Entry]) -> list[Outgoing]:
-        ids = [] if hop is None else batches([entry.id for entry in entries])
+        ids = [] if hop is None else split_into_batches([entry.id for entry in entries])
         return [Outgoing(hop, UnwantInGroup(place, batch)) for batch in ids if hop is not None]
 
     def make_renewal(self, place: str, ids: tuple[EntryId, ...]) -> RenewInGroup:
