@@ -195,7 +195,7 @@ class Dmm(KeyBasedInterest):
 
     # ---------------------------------------------------------------- soft state
 
-    def on_beacon(self, now: Nanos) -> None:
+    def on_beacon_due(self, now: Nanos) -> None:
         self._carry_out(now, self._paths.leave_former_hops())
         for space in list(self._paths.tables):
             self._carry_out(now, self._paths.expire(now, space))

@@ -134,7 +134,7 @@ class Rendezvous(KeyBasedInterest):
         if self.subscriptions.away_ns and self._stores_events:
             self._carry_out(now, self._placement.renew(self.subscriptions.away_ns))
 
-    def on_beacon(self, now: Nanos) -> None:
+    def on_beacon_due(self, now: Nanos) -> None:
         self._carry_out(now, self._placement.renew())
         self._hand_over_others(now)
         self._carry_out(now, self._owned.beacon(now))

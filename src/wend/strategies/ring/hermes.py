@@ -113,7 +113,7 @@ class Hermes(KeyBasedInterest):
     def on_unsubscribed(self, now: Nanos, entry: Entry, filter_: Filter) -> None:
         self._carry_out(self._paths.remove(find_group(filter_), self.me, (entry.id,)))
 
-    def on_beacon(self, now: Nanos) -> None:
+    def on_beacon_due(self, now: Nanos) -> None:
         for group in list(self._paths.tables):
             self._carry_out(self._paths.expire(now, group))
         for group, table in self._paths.tables.items():

@@ -125,7 +125,7 @@ class Scribe(KeyBasedInterest):
             if group.parent is not None:
                 self.send(group.parent, LeaveGroup(name))
 
-    def on_beacon(self, now: Nanos) -> None:
+    def on_beacon_due(self, now: Nanos) -> None:
         for name, group in list(self._groups.items()):
             for child in [child for child, expires in group.children.items() if expires <= now]:
                 del group.children[child]

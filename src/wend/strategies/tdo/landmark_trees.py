@@ -35,7 +35,7 @@ from wend.strategies.tdo.messages import (
     Renew,
     refuse,
 )
-from wend.strategies.tdo.paths import PathTracer, is_prefix, is_same, is_valid
+from wend.strategies.tdo.paths import PathTracer, has_valid_length, is_prefix, is_same
 from wend.strategies.tdo.rounds import MembershipSettings, Rounds
 
 ELECTION = 8
@@ -168,7 +168,7 @@ class LandmarkTrees:
                 yield from self._find_place(sender, near)
             case Renew(path):
                 yield from self._tracer.repeat(sender, path)
-            case Find(root, peer, path) if is_valid(path):
+            case Find(root, peer, path) if has_valid_length(path):
                 yield from self._place_child(root, peer, path)
             case Adopt():
                 yield from self._on_adopt(sender, message)
@@ -270,7 +270,7 @@ class LandmarkTrees:
         if root == self._me or root not in self._others:
             return
         fits = is_prefix(parent_path, path) or (is_same(parent_path, path) and sender < self._me)
-        if not fits or not is_valid(path):
+        if not fits or not has_valid_length(path):
             yield refuse(sender, message)
             return
         family = self.families.setdefault(root, Family())
@@ -278,5 +278,5 @@ class LandmarkTrees:
             for child, child_path in family.release_children():
                 yield SendTo(sender, Find(root, child, child_path))
         for child, child_path in message.children:
-            if is_valid(child_path):
+            if has_valid_length(child_path):
                 yield from self._place_child(root, child, child_path)

@@ -29,7 +29,7 @@ from wend.strategies.tdo.messages import (
     Unlinked,
     refuse,
 )
-from wend.strategies.tdo.paths import PathTracer, is_valid
+from wend.strategies.tdo.paths import PathTracer, has_valid_length
 from wend.strategies.tdo.rounds import WARM, MembershipSettings, Rounds
 
 SPARE = 2
@@ -160,9 +160,9 @@ class LinkOverlay:
                     yield SendTo(sender, Unlinked(0, number))
             case Unlinked():
                 yield from self._on_unlinked(sender, message)
-            case LinkOffer(path=path) if is_valid(path):
+            case LinkOffer(path=path) if has_valid_length(path):
                 yield from self._on_offer(sender, message)
-            case Join(peer, path) if path is None or is_valid(path):
+            case Join(peer, path) if path is None or has_valid_length(path):
                 yield from self._on_join(sender, peer, path)
             case MultiJoin(peers):
                 yield from self._on_multi_join(peers)
@@ -200,7 +200,7 @@ class LinkOverlay:
 
     def _on_multi_join(self, peers: tuple[tuple[PeerId, Path], ...]) -> Effects:
         for peer, path in peers:
-            if is_valid(path):
+            if has_valid_length(path):
                 yield from self._on_join(self.me, peer, path)
 
 

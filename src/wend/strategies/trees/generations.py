@@ -134,7 +134,7 @@ class TreeSets:
         self._number = 0
         self._since: dict[PeerId, Nanos] = {}
         """Neighbours whose links differ from those of the newest generation, and since when."""
-        self._on_failed = 0
+        self._failed_builds = 0
         """The number of consecutive generations that did not complete in time."""
         self._drifting: dict[PeerId, Nanos] = {}
         """Neighbours whose links have drifted, and since when."""
@@ -171,7 +171,8 @@ class TreeSets:
         return any(now - since >= patience for since in self._since.values())
 
     def _has_lasting_drift(self, now: Nanos, newest: TreeGeneration, used: set[PeerId], view: View) -> bool:
-        """Whether a tree link has drifted for long. Estimates of other links are old, since they carry no events."""
+        """Whether a tree link has drifted for long, and the newest generation is old enough to be replaced. Other links
+        are ignored: they carry no events, so their estimates are out of date."""
         fails = {peer: 1.0 - view.links[peer].reliability for peer in sorted(used)}
         drifting = [peer for peer, chance in fails.items() if has_drifted(newest.own_weights[peer], chance)]
         self._drifting = {peer: self._drifting.get(peer, now) for peer in drifting}
@@ -181,7 +182,7 @@ class TreeSets:
     def _has_stopped(self, now: Nanos, build: TreeGeneration) -> bool:
         """Whether the building has stopped. The time limit doubles, since large trees over slow or failing links take
         long, and too many restarts would never complete."""
-        return not build.trees and now - build.advanced > BUILD_NS << min(self._on_failed, MAX_DOUBLINGS)
+        return not build.trees and now - build.advanced > BUILD_NS << min(self._failed_builds, MAX_DOUBLINGS)
 
     def _settling_time(self, view: View) -> Nanos:
         """The time that a change must last. It differs between peers, since neighbours see the same change. Without
@@ -203,9 +204,9 @@ class TreeSets:
     def _join_generation(self, now: Nanos, generation: Generation, view: View) -> list[PluginEffect]:
         before = self.newest
         if before is None or before.trees:
-            self._on_failed = 0
+            self._failed_builds = 0
         elif now - before.began > BUILD_NS:
-            self._on_failed += 1
+            self._failed_builds += 1
         self._number = max(self._number, generation[0])
         self.newest = build = TreeGeneration(generation, now)
         effects: list[PluginEffect] = []
