@@ -151,11 +151,11 @@ async def _count_packets(clients: list[Client]) -> int:
 
 def _serve(file: Path, split: Path) -> None:
     """Run one peer as `wend peer` does, and write how it spent its time."""
-    from wend.drivers.live.config import load
+    from wend.drivers.live.config import load_peer_file
     from wend.drivers.live.process import serve
 
     sampler = Sampler()
-    uvloop.run(serve(load(file), lambda _: sampler.start()))
+    uvloop.run(serve(load_peer_file(file), lambda _: sampler.start()))
     split.write_text(json.dumps(sampler.stop()))
 
 

@@ -134,7 +134,7 @@ async def _phase(here: LivePeer, there: LivePeer, ages: _AgeObserver, seconds: f
     cpu = (time.process_time() - spent) / (time.monotonic() - begin)
     await asyncio.sleep(0.5)
     kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    entries = 0 if there.sealed is None else there.sealed.entries
+    entries = 0 if there.sealed is None else there.sealed.entry_count
     return Phase(published, ages.delivered_in_time - before, cpu, kilobytes, entries)
 
 

@@ -35,7 +35,7 @@ SEED = 7
 class IdleClient:
     """A client that gets nothing, because nobody publishes."""
 
-    stalled = False
+    is_stalled = False
 
     def deliver(self, handle: int, effect: Deliver) -> None:
         raise NotImplementedError

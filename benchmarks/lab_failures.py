@@ -15,7 +15,7 @@ from typing import Any
 
 from wend.drivers.live.status import StatusSnapshot
 from wend.lab.bench.cell import Cell, CellSettings
-from wend.lab.bench.measurement import measure
+from wend.lab.bench.measurement import measure_cell
 from wend.lab.systems.system_table import SYSTEMS
 from wend.lab.systems.wend import Wend
 
@@ -40,7 +40,7 @@ class CountingWend(Wend):
 
 
 def run(settings: CellSettings) -> Cell:
-    return asyncio.run(measure(settings, windows=1, tell=lambda _: None, name="failures", raise_priority=False))
+    return asyncio.run(measure_cell(settings, windows=1, tell=lambda _: None, name="failures", raise_priority=False))
 
 
 def failures(pf: float, duration_s: float, topology: int) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from rich.table import Table
 from benchmarks.on_time_bound import on_time_bound
 from wend.drivers.scenarios import make_scenario
 from wend.drivers.sim.run import simulate
-from wend.drivers.world import World, build
+from wend.drivers.world import World, build_world
 from wend.model.errors import ConfigError
 from wend.model.plan import Plan
 from wend.model.rates import BITS_PER_BYTE
@@ -87,7 +87,7 @@ def _workload(world: World) -> FlowWorkload:
 def measure(strategies: list[str], rate: float, seeds: int, duration_s: float) -> Load:
     """All strategies at one rate, in the worlds of all seeds."""
     fields = [{**WORLD, "rate": rate, "seed": seed, "duration": f"{duration_s}s"} for seed in range(1, seeds + 1)]
-    bound = float(np.mean([world_bound(build(make_scenario(world))) for world in fields]))
+    bound = float(np.mean([world_bound(build_world(make_scenario(world))) for world in fields]))
     found = []
     for named in strategies:
         strategy, settings = _parse_strategy(named)
@@ -103,7 +103,7 @@ def measure(strategies: list[str], rate: float, seeds: int, duration_s: float) -
 def _run(fields: dict[str, Any]) -> Summary:
     if fields["strategy"] != "planned":
         return simulate(make_scenario(fields)).summary
-    world = build(make_scenario({**fields, "strategy": "d-tree"}))
+    world = build_world(make_scenario({**fields, "strategy": "d-tree"}))
     with tempfile.TemporaryDirectory() as folder:
         _plan(world).write(Path(folder))
         return simulate(make_scenario({**fields, "plan": folder})).summary

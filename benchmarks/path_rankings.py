@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from wend.drivers.scenarios import Scenario
-from wend.drivers.world import build
+from wend.drivers.world import build_world
 from wend.planning.delivery_graphs import limit_k, make_delivery_graphs
 from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import draw_workload
@@ -47,7 +47,7 @@ class RankedPlans(NamedTuple):
 
 def compare(seed: int) -> dict[str, RankedPlans]:
     """All rankings on one network, whose links carry 20 to 60 messages a second."""
-    overlay = build(Scenario(peers=PEERS, degree=DEGREE, seed=seed, topics=1)).overlay
+    overlay = build_world(Scenario(peers=PEERS, degree=DEGREE, seed=seed, topics=1)).overlay
     drawn = np.random.Generator(np.random.PCG64(seed)).integers(2, 7, len(overlay.links)) * 10.0
     links = [
         msgspec.structs.replace(link, capacity_msgs=capacity)

@@ -14,8 +14,8 @@ import numpy as np
 
 from benchmarks.on_time_bound import on_time_bound
 from wend.drivers.scenarios import Scenario
-from wend.drivers.sim.run import play
-from wend.drivers.world import build
+from wend.drivers.sim.run import play_world
+from wend.drivers.world import build_world
 from wend.model.flows import Deadline
 from wend.model.forwarding import Forwarding
 from wend.model.rates import Rate
@@ -44,7 +44,7 @@ class Case:
 
     def __init__(self, seed: int) -> None:
         self.world = Scenario(peers=20, degree=5, seed=seed, pf=0.0, pl=0.0, topics=1, factor=FACTOR)
-        self.network = FlowNetwork(build(self.world).overlay, link=Rate(CAPACITY))
+        self.network = FlowNetwork(build_world(self.world).overlay, link=Rate(CAPACITY))
         self.flows = draw_workload(20, 200, popularity=0.3, seed=seed, publishers=0.3)
         single = balance(make_problem(self.network, self.flows, make_delivery_graphs(self.network, self.flows, 1))).y
         self.flows.demand = self.flows.demand * 0.5 / single
@@ -55,7 +55,7 @@ class Case:
         with TemporaryDirectory() as folder:
             flows = Path(folder) / "flows.jsonl"
             write_workload(self.flows, flows)
-            world = build(
+            world = build_world(
                 self.world.with_(
                     strategy="planned" if goal else "d-tree",
                     link_capacity=f"{CAPACITY:g}msg/s",
@@ -70,7 +70,7 @@ class Case:
                 wanted = self.urgent if urgent else self.flows
                 plan = make_plan(self.network, wanted, parse_goal(goal), K, room=room)
                 world.plan, load = Forwarding(plan), plan.head.highest_load
-            return Row(play(world).summary.on_time, load)
+            return Row(play_world(world).summary.on_time, load)
 
     def bound(self, room: float) -> Row:
         """The most deliveries that any routes bring in time if packets never wait, with no load above this multiple of

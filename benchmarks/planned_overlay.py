@@ -21,11 +21,11 @@ from pathlib import Path
 import uvloop
 
 import wend
-from wend.drivers.live.config import load
+from wend.drivers.live.config import load_peer_file
 from wend.drivers.live.process import PeerProcess
 from wend.drivers.scenarios import make_scenario
 from wend.drivers.workload import Topic
-from wend.drivers.world import World, build
+from wend.drivers.world import World, build_world
 from wend.matching.filters import topic_filter
 from wend.model.units import MS, SECOND
 
@@ -75,11 +75,11 @@ async def run(world: World, folder: Path, addresses: Path, stopped: asyncio.Even
     for peer in range(world.overlay.peers):
         path = folder / f"{peer}.toml"
         path.write_text(peer_file(world, peer, ports))
-        services.append(PeerProcess(load(path)))
+        services.append(PeerProcess(load_peer_file(path)))
     async with AsyncExitStack() as stack:
         for service in services:
             await service.start()
-            stack.push_async_callback(service.leave)
+            stack.push_async_callback(service.abort)
         urls = [f"wend://127.0.0.1:{each.listener.address[1]}" for each in services]
         clients = [await stack.enter_async_context(wend.connect(url)) for url in urls]
         tasks = []
@@ -116,7 +116,7 @@ def main() -> None:
     parser.add_argument("run", type=Path, help="The run.json of `wend up --telemetry`.")
     parser.add_argument("--addresses", type=Path, required=True)
     given = parser.parse_args()
-    world = build(make_scenario(json.loads(given.run.read_text())["scenario"]))
+    world = build_world(make_scenario(json.loads(given.run.read_text())["scenario"]))
     with tempfile.TemporaryDirectory(prefix="wend-planned-") as name:
         uvloop.run(until_signal(world, Path(name), given.addresses))
 

@@ -21,7 +21,7 @@ from wend.model.publication import Publication
 from wend.model.units import MS
 from wend.protocol.config import PeerConfig
 from wend.protocol.ports import Deliver, LocalSubscription, Neighbour, Started
-from wend.security.certificates import RootVerifier, make_credentials, make_request, make_root, sign
+from wend.security.certificates import RootVerifier, make_credentials, make_request, make_root, sign_certificate
 from wend.security.identity import Credentials, Verifier
 
 ROUNDS = 100
@@ -68,7 +68,7 @@ def make_keys(peers: int) -> list[tuple[Credentials, Verifier]]:
     found: list[tuple[Credentials, Verifier]] = []
     for peer in range(peers):
         signing, session = bytes([peer + 1]) * 32, bytes([peer + 101]) * 32
-        certificate = sign(
+        certificate = sign_certificate(
             make_request(f"site-{peer}", signing, session), root, secret,
             serial=peer + 2, peer=peer, groups=(), not_before_s=now_s - 60, not_after_s=now_s + 86_400,
         )  # fmt: skip

@@ -21,7 +21,7 @@ import simpy
 from benchmarks.rows import Row
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
-from wend.drivers.world import World, build
+from wend.drivers.world import World, build_world
 from wend.model.version import core_build
 
 DCRD = Scenario(strategy="dcrd", topology="regular", degree=8, pf=0.06, duration="600s")
@@ -152,7 +152,7 @@ def _cpu_time(scenario: Scenario) -> tuple[float, int]:
 
 
 def simpy_rate() -> float:
-    model = SimpyModel(build(DCRD))
+    model = SimpyModel(build_world(DCRD))
     began = time.thread_time()
     model.run()
     return model.transmissions / (time.thread_time() - began)

@@ -11,8 +11,8 @@ import tempfile
 from pathlib import Path
 
 from wend.drivers.scenarios import Scenario
-from wend.drivers.sim.run import Outcome, play
-from wend.drivers.world import build
+from wend.drivers.sim.run import Outcome, play_world
+from wend.drivers.world import build_world
 from wend.model.plan import Plan
 from wend.model.units import SECOND
 from wend.planning.flow_network import FlowNetwork
@@ -37,7 +37,7 @@ class SurvivablePlan:
             topology=f"topohub:topozoo/{name}", pf=0.0, pl=0.0, link_capacity="40msg/s", queue=16, duration="4s",
             drain="20s", seed=3, topics=1, strategy=strategy, detection="600ms",
         )  # fmt: skip
-        self.overlay = build(scenario.with_(strategy="d-tree")).overlay
+        self.overlay = build_world(scenario.with_(strategy="d-tree")).overlay
         self.network = FlowNetwork(self.overlay)
         flows = draw_workload(self.overlay.peers, 40, popularity=0.3, seed=3, publishers=0.3)
         self.plan = fit_plan(self.network, flows, LOAD)
@@ -47,10 +47,10 @@ class SurvivablePlan:
 
     def run(self, link: int) -> Outcome:
         """Simulate the scenario with one link that fails and stays down."""
-        world = build(self._scenario)
+        world = build_world(self._scenario)
         begin = world.begin_ns + int(FAILS_S * SECOND)
         world.faults = Intervals(len(self.overlay.links), [(link, begin, begin + 600 * SECOND)])
-        return play(world)
+        return play_world(world)
 
 
 def fit_plan(network: FlowNetwork, flows: FlowWorkload, load: float) -> Plan:

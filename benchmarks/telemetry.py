@@ -66,7 +66,7 @@ class _Pair:
                 self._peers[0].publish(Publication({"topic": "x", "number": number}, _PAYLOAD))
             if number % rate == 0:
                 for recorder in self._recorders:
-                    recorder.sample()
+                    recorder.take_sample()
         await asyncio.sleep(0.05)
         return time.process_time() - begin
 

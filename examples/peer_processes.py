@@ -112,7 +112,7 @@ def throwaway_keys(folder: Path, peers: Iterable[int]) -> None:
     """Make folders `keys-0`, `keys-1`, ... with keys of one root, so that links between the peers are sealed."""
     root = ThrowawayRoot()
     for peer in peers:
-        root.write(folder / f"keys-{peer}", f"peer-{peer}", peer)
+        root.write_folder(folder / f"keys-{peer}", f"peer-{peer}", peer)
 
 
 def free_ports(count: int) -> list[int]:

@@ -38,14 +38,14 @@ async def walk() -> Visits:
 
 async def _walk(folder: Path) -> Visits:
     from wend.drivers.live.access.throwaway_keys import ThrowawayRoot
-    from wend.drivers.live.addressing.addresses import show
+    from wend.drivers.live.addressing.addresses import format_address
     from wend.drivers.live.client.connect import connect
     from wend.drivers.live.config import NeighbourEntry, PeerFile
     from wend.drivers.live.process import PeerProcess
 
     root = ThrowawayRoot()
-    keys = [str(root.write(folder / f"peer-{number}", f"peer-{number}", number)) for number in (0, 1)]
-    client = root.write(folder / "client", "client", groups=("sensors",))
+    keys = [str(root.write_folder(folder / f"peer-{number}", f"peer-{number}", number)) for number in (0, 1)]
+    client = root.write_folder(folder / "client", "client", groups=("sensors",))
     grant = {"publish": "topic = 'a'", "subscribe": "topic = 'a'"}
     places: dict[str, Any] = {"listen": "127.0.0.1:0", "clients": "127.0.0.1:0", "tls": True}
     service = PeerProcess(PeerFile(id=0, keys=keys[0], grants={"sensors": grant}, strategy=STRATEGY, **places))
@@ -55,14 +55,14 @@ async def _walk(folder: Path) -> Visits:
             keys=keys[1],
             grants={"sensors": grant},
             strategy=STRATEGY,
-            neighbours=(NeighbourEntry(0, show(service.peer.address)),),
+            neighbours=(NeighbourEntry(0, format_address(service.peer.address)),),
             **places,
         )
     )
     services = (service, other)
     for each in services:
         await each.start()
-    service.links.add(NeighbourEntry(1, show(other.peer.address)))
+    service.links.add(NeighbourEntry(1, format_address(other.peer.address)))
     urls = [f"wends://127.0.0.1:{each.listener.address[1]}" for each in services]
     async with (
         connect(urls[0], keys=client) as publisher,
@@ -79,7 +79,7 @@ async def _walk(folder: Path) -> Visits:
         walks = [await _profile(publisher.publish({"topic": "a"}, PAYLOAD), lambda: anext(events)) for _ in range(5)]
         visits = min([each for each in walks if each], key=len)
     for each in services:
-        await each.leave()
+        await each.abort()
     return visits
 
 

@@ -39,7 +39,7 @@ import wend.drivers.live  # noqa: E402
 import wend.protocol  # noqa: E402
 from tests.ports import free_ports  # noqa: E402
 from wend.console.app import main  # noqa: E402
-from wend.drivers.live.addressing.addresses import SCHEME, show  # noqa: E402
+from wend.drivers.live.addressing.addresses import SCHEME, format_address  # noqa: E402
 from wend.drivers.live.config import PeerFile  # noqa: E402
 from wend.drivers.live.process import PeerProcess  # noqa: E402
 
@@ -67,7 +67,7 @@ async def conversation() -> dict[str, Any]:
     services = [peer(number, ports, strategy="adaptive") for number in (1, 2)]
     for service in services:
         await service.start()
-    here, there = (f"{SCHEME}{show(service.listener.address)}" for service in services)
+    here, there = (f"{SCHEME}{format_address(service.listener.address)}" for service in services)
     async with wend.connect(here) as publisher, wend.connect(there) as subscriber:
         streams = [await subscriber.subscribe(f"x > {number} and y exists") for number in range(60)]
         while not (await publisher.publish({"x": 7, "y": True}, b"hello")).targets:

@@ -139,6 +139,9 @@ LIVE = {
     "paths.silent": "Hops that did not answer.",
     "paths.private": "Hops with a private address, which names no router.",
     "paths.cut-short": "Paths that did not reach the other peer.",
+    "paths.inferred": "Paths with silent hops that `inferred_topology` filled, all of them.",
+    "paths.incomplete": "Paths with silent hops of which it did not fill all.",
+    "paths.unreadable": "Attempts to read a changed output of `wend data topology` that failed.",
     "paths.probes-answered": "Probes of other peers that this peer answered.",
     "refused.stranger": "A datagram came from an address that belongs to no known peer, and on a ring does not answer "
     "as its sender.",
@@ -187,6 +190,8 @@ SIMULATED = {
     "notices.publisher-down": "`wend sim`: a publisher was down when it was to publish.",
     "notices.refused-corrupted": "`wend sim`: a peer refused a packet that its link had corrupted.",
     "notices.paths": "`wend sim`: a peer asked for the underlay path to another.",
+    "notices.paths-inferred": "`wend sim`: `inferred_topology` filled all silent hops of such a path.",
+    "notices.paths-incomplete": "`wend sim`: it did not.",
     "notices.multicast-lost": "`wend sim`: a multicast packet did not reach a peer that joined its group.",
     "drops.queue-full": "`wend sim`: the queue of a link with a capacity was full.",
     "drops.peer-queue-full": "`wend sim`: the queue of a peer with a capacity was full.",

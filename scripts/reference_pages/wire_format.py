@@ -195,7 +195,7 @@ NESTED = (Subscription, Qos)
 
 
 def page() -> str:
-    ack = wire.frame(wire.header(1, 2, 3), wire.encode_message(messages.Ack(7)))
+    ack = wire.frame_datagram(wire.make_header(1, 2, 3), wire.encode_message(messages.Ack(7)))
     return PAGE.format(
         wire=wire.VERSION,
         magic=wire.MAGIC.decode(),

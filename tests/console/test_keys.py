@@ -13,10 +13,10 @@ from tests.console.calls import Said
 from tests.errors import raises
 from wend.drivers.live.access.key_files import (
     append_line,
-    read_folder,
+    hash_token,
+    read_key_folder,
     read_revoked,
     read_token_file,
-    token_hash,
     write_signing_key,
 )
 from wend.drivers.live.clock import wall_s
@@ -41,7 +41,7 @@ def rows(said: Said, folder: Path) -> list[dict[str, object]]:
 
 def test_a_site_enrols(said: Said, tmp_path: Path) -> None:
     site = enrolled(said, tmp_path)
-    keys = read_folder(site)
+    keys = read_key_folder(site)
     identity = keys.credentials.identity
     assert (identity.name, identity.peer, identity.groups) == ("plant-7", 7, ("plant", "operators"))
     assert keys.verifier.verify(keys.credentials.certificate, wall_s()) == identity
@@ -71,7 +71,7 @@ def test_a_key_that_others_can_read_is_refused(said: Said, tmp_path: Path, name:
     site = enrolled(said, tmp_path)
     (site / name).chmod(mode)
     with raises("invalid-setting", match=rf"other users can read or write .*{name}"):
-        read_folder(site)
+        read_key_folder(site)
 
 
 def test_a_root_key_that_others_can_read_signs_nothing(said: Said, tmp_path: Path) -> None:
@@ -112,18 +112,18 @@ def test_an_id_has_one_key(said: Said, tmp_path: Path) -> None:
 
 def test_revoked_serials_are_not_trusted(said: Said, tmp_path: Path) -> None:
     site, client = enrolled(said, tmp_path), enrolled(said, tmp_path, "alice", "--groups", "plant")
-    serial = read_folder(site).credentials.identity.serial
+    serial = read_key_folder(site).credentials.identity.serial
     code, out, _ = said("key", "revoke", str(tmp_path / "root"), "plant-7")
     assert code == 0 and "1 more, 1 in all" in out
     assert "0 more, 1 in all" in said("key", "revoke", str(tmp_path / "root"), str(serial))[1]
     (client / "revoked.txt").write_text((tmp_path / "root" / "revoked.txt").read_text())
-    other = read_folder(client)
+    other = read_key_folder(client)
     assert other.credentials.identity.peer is None
     with raises("credentials-revoked"):
-        other.verifier.verify(read_folder(site).credentials.certificate, wall_s())
+        other.verifier.verify(read_key_folder(site).credentials.certificate, wall_s())
     (site / "revoked.txt").write_text((tmp_path / "root" / "revoked.txt").read_text())
     with raises("invalid-setting", match="is revoked"):
-        read_folder(site)
+        read_key_folder(site)
     assert [row["state"] for row in rows(said, tmp_path / "root")] == ["valid", "revoked", "valid"]
 
 
@@ -133,8 +133,8 @@ def test_tokens(said: Said, tmp_path: Path) -> None:
     assert code == 0
     out = tmp_path / "eve.token"
     assert said("key", "token", str(site), "--name", "eve", "--out", str(out))[0] == 0
-    tokens = read_folder(site).tokens
-    first, second = tokens[token_hash(printed.strip())], tokens[token_hash(read_token_file(out))]
+    tokens = read_key_folder(site).tokens
+    first, second = tokens[hash_token(printed.strip())], tokens[hash_token(read_token_file(out))]
     assert (first.name, first.groups, second.name, second.groups) == ("cam", ("cameras",), "eve", ())
     assert 86_000 < first.ends_s - wall_s() <= 86_400
     stored = (site / "tokens.jsonl").read_text()
@@ -227,7 +227,7 @@ def test_damaged_files_get_a_sentence(said: Said, tmp_path: Path, name: str, con
     (site / name).write_bytes(content)
     (site / name).chmod(0o600)
     with raises("unreadable" if content == b"\xff" else "invalid-setting", match=sentence):
-        read_folder(site)
+        read_key_folder(site)
 
 
 @pytest.mark.parametrize("name", ["certificate.pem", "revoked.txt", "tokens.jsonl"])
@@ -236,14 +236,14 @@ def test_a_file_that_everybody_can_change_is_refused(said: Said, tmp_path: Path,
     (site / name).touch()
     (site / name).chmod(0o646)
     with raises("invalid-setting", match=f"all users can change .*{name}"):
-        read_folder(site)
+        read_key_folder(site)
 
 
 def test_keys_of_two_sites_do_not_mix(said: Said, tmp_path: Path) -> None:
     one, other = enrolled(said, tmp_path), enrolled(said, tmp_path, "plant-8", "--peer", "8")
     (one / "session.key").write_bytes((other / "session.key").read_bytes())
     with raises("invalid-setting", match="the session key does not belong to the certificate of plant-7"):
-        read_folder(one)
+        read_key_folder(one)
 
 
 def test_revocations_of_several_commands_at_once_all_stay(tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ def test_a_pipe_in_the_place_of_a_file_holds_up_nobody(said: Said, tmp_path: Pat
     (site / name).unlink(missing_ok=True)
     os.mkfifo(site / name)
     with raises("unreadable", match=rf"cannot read .*{name}: it is not a file"):
-        read_folder(site)
+        read_key_folder(site)
 
 
 def test_a_certificate_that_could_not_be_written_was_not_issued(said: Said, tmp_path: Path) -> None:

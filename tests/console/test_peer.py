@@ -300,9 +300,9 @@ def test_the_example_runs(url: str) -> None:
 
 
 def test_the_example_configuration_is_sound() -> None:
-    from wend.drivers.live.config import load
+    from wend.drivers.live.config import load_peer_file
 
-    assert [n.id for n in load(ROOT / "examples" / "peer.toml").neighbours] == [2, 3]
+    assert [n.id for n in load_peer_file(ROOT / "examples" / "peer.toml").neighbours] == [2, 3]
 
 
 def test_a_status_is_aligned_and_names_each_group_once() -> None:

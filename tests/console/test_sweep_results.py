@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from wend.console.data.sweep_results import Means, failure_sentences, make_means_table, number_text, write_means
+from wend.console.data.sweep_results import SettingMeans, failure_sentences, make_means_table, number_text, write_means
 from wend.drivers.scenarios import Scenario
 from wend.pipeline.scenario_rows import FROM_OUTSIDE, run_row
 
@@ -23,7 +23,7 @@ FIGURES = {
 }
 
 
-def means(*strategies: str) -> Means:
+def means(*strategies: str) -> SettingMeans:
     """The last one has no figures: all its runs failed."""
     settings = [{**run_row(Scenario()), "strategy": name, "setting": name} for name in strategies]
     found = [
@@ -31,10 +31,10 @@ def means(*strategies: str) -> Means:
         for setting in settings[:-1]
         for name, (mean, half) in FIGURES.items()
     ]
-    return Means(settings, found)
+    return SettingMeans(settings, found)
 
 
-def printed(of: Means) -> str:
+def printed(of: SettingMeans) -> str:
     text = io.StringIO()
     Console(file=text, width=80).print(make_means_table(of))
     return text.getvalue()
@@ -78,7 +78,7 @@ def test_a_setting_of_a_plugin_from_outside_is_a_column(tmp_path: Path) -> None:
         {**run_row(Scenario()), "strategy": "dcrd", "setting": "b", FROM_OUTSIDE: '{"gain":"1ms","period":"1s"}'},
         {**run_row(Scenario()), "strategy": "dcrd", "setting": "c", FROM_OUTSIDE: '{"gain":"2ms","period":"1s"}'},
     ]
-    found = Means(settings, [])
+    found = SettingMeans(settings, [])
     assert found.varied == ["strategy", "gain", "period"]
     assert [row["gain"] for row in found.rows] == [None, "1ms", "2ms"]
     write_means(found, [], tmp_path / "m.csv")

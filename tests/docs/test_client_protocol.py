@@ -101,7 +101,7 @@ def test_every_frame_is_on_the_page() -> None:
 
 def test_the_bytes_on_the_page_are_frames() -> None:
     shown = [bytes.fromhex(line) for line in re.findall(r"^ {4}([0-9a-f ]+)$", PAGE, re.MULTILINE)]
-    splitter = wire.Splitter()
+    splitter = wire.FrameSplitter()
     read = [body for line in shown for body in splitter.feed(line)]
     assert wire.decode_to_peer(read[0]) == frames.Greet()
     assert len(read) == len(shown)

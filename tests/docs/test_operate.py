@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import ROOT, files_of, read, section, wend
-from wend.drivers.live.config import PeerFile, load
+from wend.drivers.live.config import PeerFile, load_peer_file
 from wend.drivers.live.peer import LINGER_S
 from wend.drivers.live.store.compaction import STEP_BYTES
 from wend.drivers.live.store.store import GROWTH_BYTES, Store
@@ -32,7 +32,7 @@ CONTAINER = (ROOT / "deploy" / "Containerfile").read_text()
 
 def test_the_file_is_a_peers_file(tmp_path: Path) -> None:
     (tmp_path / "peer.toml").write_text(files_of(PAGE)["peer.toml"])
-    file = load(tmp_path / "peer.toml")
+    file = load_peer_file(tmp_path / "peer.toml")
     assert (file.listen_address[1], file.clients_address[1]) == (7701, 7700)
     assert file.store == "/var/lib/wend/peer.store"
     assert file.of(DeliverySettings).persistence

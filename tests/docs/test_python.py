@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import wend
-from wend.drivers.live.config import NeighbourEntry, PeerFile, Shape, load
+from wend.drivers.live.config import NeighbourEntry, PeerFile, Shape, load_peer_file
 from wend.drivers.live.process import PeerProcess
 from wend.drivers.settings import peer_settings
 from wend.model.settings import declared_settings
@@ -27,7 +27,7 @@ def test_the_lines_print_what_they_say(tmp_path: Path, capsys: pytest.CaptureFix
     file.write_text(re.sub(r"127\.0\.0\.1:770[01]", "127.0.0.1:0", example))
 
     async def play() -> None:
-        peer = PeerProcess(load(file))
+        peer = PeerProcess(load_peer_file(file))
         await peer.start()
         url = f"127.0.0.1:{peer.listener.address[1]}"
         names: dict[str, Any] = {}

@@ -16,7 +16,7 @@ from tests.cores import pure_only
 from tests.drivers.live import datagrams
 from wend.drivers.live.access.grants import DENIALS
 from wend.drivers.live.addressing.address_book import Unidentified
-from wend.drivers.live.config import load
+from wend.drivers.live.config import load_peer_file
 from wend.drivers.live.counters import FAILURES
 from wend.drivers.live.process import PeerProcess
 from wend.drivers.live.transport import wire
@@ -103,7 +103,7 @@ def test_every_key_of_a_live_peer_is_on_the_page(tmp_path: Path) -> None:
     file.write_text(re.sub(r"127\.0\.0\.1:770[01]", "127.0.0.1:0", example))
 
     async def ask() -> dict[str, int]:
-        peer = PeerProcess(load(file))
+        peer = PeerProcess(load_peer_file(file))
         await peer.start()
         try:
             url = f"wend://127.0.0.1:{peer.listener.address[1]}"
@@ -128,7 +128,7 @@ def test_the_header_is_as_drawn() -> None:
     open_page = WIRE_PAGE.split("## Sessions\n")[0]
     rows = re.findall(r"^\| (\d+) \| (\d+) \| (\w+) \|", open_page, re.MULTILINE)
     assert [name for _, _, name in rows] == ["magic", "version", "kind", "sender", "receiver", "incarnation"]
-    made = wire.header(sender=1, receiver=2, incarnation=3)
+    made = wire.make_header(sender=1, receiver=2, incarnation=3)
     for (offset, size, _), value in zip(rows[1:], (wire.VERSION, 0, 1, 2, 3), strict=True):
         assert int.from_bytes(made[int(offset) : int(offset) + int(size)]) == value
     assert sum(int(size) for _, size, _ in rows) == len(made) == wire.HEADER_BYTES

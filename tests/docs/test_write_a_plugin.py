@@ -18,15 +18,15 @@ from tests.docs.pages import ROOT, blocks, files_of, section, write_files
 from tests.drivers.live.net import known
 from tests.ports import free_ports
 from tests.spark import needs_java, shared_session
-from wend.console.data.sweep_results import Means
-from wend.drivers.live.config import PeerFile, load
+from wend.console.data.sweep_results import SettingMeans
+from wend.drivers.live.config import PeerFile, load_peer_file
 from wend.drivers.live.process import PeerProcess
 from wend.drivers.settings import outside_plugins
 from wend.model.settings import declared_settings
 from wend.model.units import MS
 from wend.pipeline.scenario_files import load_scenarios
 from wend.pipeline.sweeps.simulations import SIMULATIONS
-from wend.pipeline.sweeps.sweep import sweep
+from wend.pipeline.sweeps.sweep import run_sweep
 from wend.protocol import plugins
 from wend.strategies.registry import PLUGINS
 
@@ -110,9 +110,9 @@ def test_they_are_swept_over_their_own_settings(folder: Path) -> None:
     assert {0, MS // 10, MS} == {run.settings["load_penalty"] for run in shown if "load_penalty" in run.settings}
     small = [run.with_(**SMALL, rate=100) for run in shown if run.seed == 1 and run.pf == 0]
     mine = [run.with_(**CHOSEN, ring_links=links) for run in small[:2] for links in (1, 3)]
-    swept = sweep(spark, SIMULATIONS, [*small, *mine], "plugins", folder / "out", quiet=True)
+    swept = run_sweep(spark, SIMULATIONS, [*small, *mine], "plugins", folder / "out", quiet=True)
     assert swept.failures == []
-    rows = Means(swept.results.toArrow().to_pylist(), [])
+    rows = SettingMeans(swept.results.toArrow().to_pylist(), [])
     assert {"strategy", "interest", "membership", "load_penalty", "ring_links"} <= set(rows.varied)
     local = {run["run"]: run["trace_sha256"] for run in rows.rows}
     for run in (*small[:3], *mine):
@@ -136,7 +136,7 @@ def test_an_event_arrives_on_real_links(folder: Path) -> None:
 
     async def scene() -> None:
         async with asyncio.timeout(60), AsyncExitStack() as stack:
-            services = [PeerProcess(load(file(peer))) for peer in (1, 2, 3)]
+            services = [PeerProcess(load_peer_file(file(peer))) for peer in (1, 2, 3)]
             for service in services:
                 await service.start()
                 stack.push_async_callback(service.stop)

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from wend.drivers.live.comparison.overlay import MARGIN_NS, live_config
+from wend.drivers.live.comparison.overlay import MARGIN_NS, make_live_config
 from wend.drivers.live.config import PeerFile
 from wend.drivers.scenarios import SIMULATED, Scenario
 from wend.drivers.settings import peer_settings
 from wend.drivers.sim.engine import Engine
-from wend.drivers.world import World, build
+from wend.drivers.world import World, build_world
 from wend.model.settings import Setting, SettingValue
 from wend.model.units import MS
 from wend.protocol.config import LinkSettings, PeerConfig
@@ -45,7 +45,7 @@ def other(each: Setting) -> SettingValue:
 
 
 def world_of(**said: Any) -> World:
-    return build(Scenario(**{"peers": 6, "degree": 3, "topics": 2, "duration": "1s", **said}))
+    return build_world(Scenario(**{"peers": 6, "degree": 3, "topics": 2, "duration": "1s", **said}))
 
 
 def simulated(world: World) -> list[PeerConfig]:
@@ -56,7 +56,7 @@ def simulated(world: World) -> list[PeerConfig]:
 
 
 def live(world: World) -> list[PeerConfig]:
-    return [live_config(world, peer, world.scenario.strategy) for peer in range(world.overlay.peers)]
+    return [make_live_config(world, peer, world.scenario.strategy) for peer in range(world.overlay.peers)]
 
 
 @pytest.mark.parametrize("name", [name for name in SETTINGS if len(SETTINGS[name].choices) != 2])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.errors import raises
-from wend.drivers.live.config import load as load_file
+from wend.drivers.live.config import load_peer_file as load_file
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.pipeline.scenario_rows import run_row, scenario_key

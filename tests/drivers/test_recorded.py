@@ -4,8 +4,8 @@ from collections import Counter
 from dataclasses import dataclass
 
 from tests.errors import raises
-from wend.drivers.recorded import WARMUP_NS, RecordedFlow, RecordedLink, Recording, recorded_world
-from wend.drivers.sim.run import play
+from wend.drivers.recorded import WARMUP_NS, RecordedFlow, RecordedLink, Recording, make_recorded_world
+from wend.drivers.sim.run import play_world
 from wend.drivers.world import World
 from wend.model.units import MS, SECOND
 
@@ -23,7 +23,7 @@ RECORDING = Recording(
 
 
 def test_the_world_has_the_links_outages_flows_and_deadlines_that_were_recorded() -> None:
-    world = recorded_world(RECORDING, 3, {"strategy": "dcrd"})
+    world = make_recorded_world(RECORDING, 3, {"strategy": "dcrd"})
     assert world.overlay.names == ("5", "70", "900")
     assert [(link.a, link.b, link.delay_ns, link.loss) for link in world.overlay.links] == [
         (0, 1, 20 * MS, 0.0),
@@ -34,19 +34,19 @@ def test_the_world_has_the_links_outages_flows_and_deadlines_that_were_recorded(
     (topic,) = world.topics
     assert (topic.publisher, topic.subscribers, topic.period_ns, topic.payload_bytes) == (1, (0, 2), SECOND // 2, 100)
     assert (world.deadline_ns(1, 2), world.deadline_ns(1, 0)) == (200 * MS, 40 * MS)
-    assert [one.qos.deadline_ns for one in world.start_input(2).subscriptions] == [200 * MS]
+    assert [one.qos.deadline_ns for one in world.make_start_input(2).subscriptions] == [200 * MS]
     assert world.scenario.settings["estimator"] == "measured", "peers are as they are shipped"
 
 
 def test_a_pair_without_a_deadline_has_one_by_the_shortest_delay() -> None:
     flow = RecordedFlow(70, (900, 5), 2.0, 0, 1.0, (0, 40 * MS))
-    world = recorded_world(Recording(1, SECOND, RECORDING.links, (flow,)), 1, {"strategy": "dcrd", "factor": 2.0})
+    world = make_recorded_world(Recording(1, SECOND, RECORDING.links, (flow,)), 1, {"strategy": "dcrd", "factor": 2.0})
     assert (world.deadline_ns(1, 2), world.deadline_ns(1, 0)) == (100 * MS, 40 * MS)
-    assert world.start_input(2).subscriptions[0].qos.factor == 2.0
+    assert world.make_start_input(2).subscriptions[0].qos.factor == 2.0
 
 
 def test_a_seed_moves_publications_and_nothing_else() -> None:
-    first, again, other = (recorded_world(RECORDING, seed, {"strategy": "dcrd"}) for seed in (1, 1, 2))
+    first, again, other = (make_recorded_world(RECORDING, seed, {"strategy": "dcrd"}) for seed in (1, 1, 2))
     assert first.topics == again.topics != other.topics
     assert list(first.faults.outages()) == list(other.faults.outages())
 
@@ -58,16 +58,16 @@ TIMED = Recording(1, 10 * SECOND, RECORDING.links, (RecordedFlow(70, (900,), 0.5
 def published(world: World) -> list[int]:
     """When events were published in a run, since the begin of the recording."""
     assert TIMED.has_times and not RECORDING.has_times
-    return [int(row[0]) - WARMUP_NS for row in play(world).trace.publications.rows()]
+    return [int(row[0]) - WARMUP_NS for row in play_world(world).trace.publications.rows()]
 
 
 def test_events_are_published_at_the_recorded_times() -> None:
-    world = recorded_world(TIMED, 7, {"strategy": "dcrd"}, moved=False)
+    world = make_recorded_world(TIMED, 7, {"strategy": "dcrd"}, moved=False)
     assert published(world) == [0, SECOND, 3 * SECOND, 3 * SECOND + 1, 9 * SECOND + 5], "equal ones follow each other"
 
 
 def test_a_seed_moves_recorded_times_and_keeps_their_gaps() -> None:
-    one, other, again = (recorded_world(TIMED, seed, {"strategy": "dcrd"}) for seed in (1, 2, 1))
+    one, other, again = (make_recorded_world(TIMED, seed, {"strategy": "dcrd"}) for seed in (1, 2, 1))
     assert one.topics == again.topics != other.topics
     times = published(one)
     assert len(times) == len(TIMES) and max(times) < TIMED.duration_ns
@@ -81,26 +81,26 @@ def test_an_outage_that_began_before_the_recording_is_known_when_it_begins() -> 
     flow = RecordedFlow(1, (2,), 1.0, 0, 1.0, (35 * MS,), (0, MS, 2 * MS))
     for began, least, most in ((-4 * SECOND, 1.0, 1.0), (-9 * SECOND, 1.0, 1.0), (0, 0.0, 0.5)):
         links = (RecordedLink(1, 2, 10 * MS, 0.0, ((began, SECOND),)), *square[1:])
-        world = recorded_world(Recording(1, SECOND, links, (flow,)), 1, {"strategy": "adaptive"}, moved=False)
-        assert least <= play(world).summary.on_time <= most
+        world = make_recorded_world(Recording(1, SECOND, links, (flow,)), 1, {"strategy": "adaptive"}, moved=False)
+        assert least <= play_world(world).summary.on_time <= most
 
 
 def test_equal_times_at_the_end_of_a_recording_are_all_played() -> None:
     flow = RecordedFlow(1, (2,), 1.0, 0, 1.0, (), (5, SECOND - 1, SECOND - 1, SECOND - 1))
     recording = Recording(1, SECOND, (RecordedLink(1, 2, MS),), (flow,))
-    world = recorded_world(recording, 1, {"strategy": "dcrd"}, moved=False)
+    world = make_recorded_world(recording, 1, {"strategy": "dcrd"}, moved=False)
     assert world.topics[0].times_ns == (5, SECOND - 3, SECOND - 2, SECOND - 1)
-    assert play(world).summary.expected == 4
+    assert play_world(world).summary.expected == 4
 
 
 def test_peers_without_links_take_no_part() -> None:
     flows = (RecordedFlow(1, (5,), 1.0), RecordedFlow(5, (1, 70), 1.0), RecordedFlow(70, (70,), 1.0))
-    world = recorded_world(Recording(1, SECOND, RECORDING.links, flows), 1, {"strategy": "dcrd"})
+    world = make_recorded_world(Recording(1, SECOND, RECORDING.links, flows), 1, {"strategy": "dcrd"})
     assert [(topic.publisher, topic.subscribers) for topic in world.topics] == [(0, (1,))]
     with raises("invalid-setting", match="no flow between its peers"):
-        recorded_world(Recording(1, SECOND, RECORDING.links, flows[:1]), 1, {"strategy": "dcrd"})
+        make_recorded_world(Recording(1, SECOND, RECORDING.links, flows[:1]), 1, {"strategy": "dcrd"})
     with raises("invalid-setting", match="no links"):
-        recorded_world(Recording(1, SECOND, (), flows), 1, {"strategy": "dcrd"})
+        make_recorded_world(Recording(1, SECOND, (), flows), 1, {"strategy": "dcrd"})
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Played:
 
 
 def played(strategy: str, recording: Recording) -> Played:
-    summary = play(recorded_world(recording, 1, {"strategy": strategy})).summary
+    summary = play_world(make_recorded_world(recording, 1, {"strategy": strategy})).summary
     return Played(summary.on_time, summary.delivery)
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.errors import raises
 from wend.drivers.scenarios import Scenario, load_scenario, make_scenario
 from wend.drivers.sim import simulate
-from wend.drivers.world import build
+from wend.drivers.world import build_world
 
 NAN, INF = float("nan"), float("inf")
 CRASH = {"up": {"kind": "fixed", "mean_s": 1.0}, "down": {"kind": "fixed", "mean_s": 1.0}}
@@ -101,9 +101,9 @@ def test_what_cannot_work_is_said_in_one_sentence(fields: dict[str, Any], said: 
 
 
 def test_a_small_overlay_has_as_many_topics_as_peers_unless_it_says_otherwise() -> None:
-    worlds = [build(make_scenario({"peers": n, "degree": 2})) for n in (3, 9, 10, 30)]
+    worlds = [build_world(make_scenario({"peers": n, "degree": 2})) for n in (3, 9, 10, 30)]
     assert [len(world.topics) for world in worlds] == [3, 9, 10, 10]
-    on_map = build(make_scenario({"topology": "topohub:topozoo/Abilene", "peers": 5}))
+    on_map = build_world(make_scenario({"topology": "topohub:topozoo/Abilene", "peers": 5}))
     assert len(on_map.topics) == 10, "a map has its own peers"
     with raises("invalid-setting", match="10 topics need 10 publishers, but there are 8 peers"):
         make_scenario({"peers": 8, "topics": 10})
@@ -116,22 +116,22 @@ def test_unknown_strategy() -> None:
 
 def test_unknown_topology() -> None:
     with raises("invalid-setting", match="'torus' is neither full-mesh, regular, topohub:<name> nor a file"):
-        build(Scenario(topology="torus"))
+        build_world(Scenario(topology="torus"))
 
 
 def test_unknown_underlay() -> None:
     with raises("invalid-setting", match="there is no network 'sand'; known are transit-stub, "):
-        build(Scenario(underlay="sand"))
+        build_world(Scenario(underlay="sand"))
 
 
 def test_more_peers_than_routers() -> None:
     with raises("invalid-setting", match="20 peers need as many access routers, but topohub:topozoo/Abilene has 11"):
-        build(Scenario(underlay="topohub:topozoo/Abilene"))
+        build_world(Scenario(underlay="topohub:topozoo/Abilene"))
 
 
 def test_too_many_topics_for_a_map() -> None:
     with raises("invalid-setting", match="12 topics need 12 publishers, but there are 11 peers"):
-        build(Scenario(topology="topohub:topozoo/Abilene", topics=12))
+        build_world(Scenario(topology="topohub:topozoo/Abilene", topics=12))
 
 
 def test_the_oracle_knows_no_peers_that_leave() -> None:

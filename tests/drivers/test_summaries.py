@@ -6,10 +6,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from wend.drivers.live.comparison.meter import Flight, Totals
+from wend.drivers.live.comparison.meter import SettledTotals, TrackedPublication
 from wend.drivers.scenarios import make_scenario
 from wend.drivers.summaries import DeliveryCounts, count_deliveries, make_summary
-from wend.drivers.world import World, build
+from wend.drivers.world import World, build_world
 from wend.model.summary import LATE, Delays, DetectionDelays, Late, Packets, Summary
 from wend.model.units import SECOND
 
@@ -18,7 +18,9 @@ NOTHING = DeliveryCounts(0, 0, [0] * len(LATE), 0.0, [])
 
 @pytest.fixture(scope="module")
 def world() -> World:
-    return build(make_scenario({"peers": 6, "degree": 3, "topics": 1, "duration": "5s", "popularity": (1.0, 1.0)}))
+    return build_world(
+        make_scenario({"peers": 6, "degree": 3, "topics": 1, "duration": "5s", "popularity": (1.0, 1.0)})
+    )
 
 
 def summed(found: DeliveryCounts, expected: int, packets: int = 0) -> Summary:
@@ -30,9 +32,9 @@ def summed(found: DeliveryCounts, expected: int, packets: int = 0) -> Summary:
 
 
 def test_a_meter_finds_what_the_whole_table_gives(world: World) -> None:
-    topic, totals, table = world.topics[0], Totals(world), []
+    topic, totals, table = world.topics[0], SettledTotals(world), []
     for tenths in range(1, 25):
-        flight = Flight(0, topic)
+        flight = TrackedPublication(0, topic)
         flight.packets, flight.unicast = 3, 6
         for subscriber in topic.subscribers[1:]:  # one never gets anything
             deadline = world.deadline_ns(topic.publisher, subscriber)
@@ -51,7 +53,7 @@ def test_a_meter_finds_what_the_whole_table_gives(world: World) -> None:
 
 def test_ratios_of_nothing_expected_are_nought_whoever_counts(world: World) -> None:
     idle = msgspec.structs.replace(world.topics[0], subscribers=())
-    totals, flight = Totals(world), Flight(0, idle)
+    totals, flight = SettledTotals(world), TrackedPublication(0, idle)
     flight.packets, flight.unicast = 5, 10  # what a publisher sent before it heard that nobody cares
     totals.add(flight)
     live, simulated = totals.summary(Counter(), Counter(), Counter(), SECOND), summed(NOTHING, 0, packets=5)

@@ -11,7 +11,7 @@ from tests.errors import raises
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.checks import check
-from wend.drivers.world import build
+from wend.drivers.world import build_world
 from wend.matching.filters import parse
 from wend.model.fault_settings import Outages, Spread
 from wend.model.scenario import Content, Pace
@@ -23,7 +23,7 @@ from wend.topology.underlay_faults import UnderlayFaults
 
 @pytest.mark.parametrize("seed", range(5))
 def test_topics_have_publishers_of_their_own_who_do_not_subscribe(seed: int) -> None:
-    world = build(Scenario(seed=seed))
+    world = build_world(Scenario(seed=seed))
     assert len({topic.publisher for topic in world.topics}) == 10
     assert all(topic.publisher not in topic.subscribers for topic in world.topics)
     assert all(0 <= topic.phase_ns < topic.period_ns == SECOND for topic in world.topics)
@@ -32,7 +32,7 @@ def test_topics_have_publishers_of_their_own_who_do_not_subscribe(seed: int) -> 
 @pytest.mark.parametrize("rate_hz", [1.0, 0.3, 7.0])
 @pytest.mark.parametrize("pace", ["even", "moving"])
 def test_a_topic_publishes_once_in_every_period(pace: Pace, rate_hz: float) -> None:
-    world = build(Scenario(pace=pace, rate=rate_hz, duration="60s"))
+    world = build_world(Scenario(pace=pace, rate=rate_hz, duration="60s"))
     for topic in world.topics:
         moments = list(topic.publication_times(world.begin_ns, world.stop_ns))
         assert all(world.begin_ns <= moment < world.stop_ns for moment in moments)
@@ -48,7 +48,7 @@ def test_a_topic_publishes_once_in_every_period(pace: Pace, rate_hz: float) -> N
 
 def test_a_moving_pace_is_simulated_as_it_is_written() -> None:
     scenario = Scenario(pace="moving", duration="10s", peers=8, topics=3, degree=3)
-    world = build(scenario)
+    world = build_world(scenario)
     written = sorted(m for topic in world.topics for m in topic.publication_times(world.begin_ns, world.stop_ns))
     for strategy in ("dcrd", "oracle"):
         trace = simulate(scenario.with_(strategy=strategy)).trace
@@ -56,7 +56,7 @@ def test_a_moving_pace_is_simulated_as_it_is_written() -> None:
 
 
 def test_a_deadline_is_a_multiple_of_the_shortest_delay() -> None:
-    world = build(Scenario(factor=1.5))
+    world = build_world(Scenario(factor=1.5))
     for a in range(20):
         for b in range(20):
             assert world.deadline_ns(a, b) == round(1.5 * world.shortest_ns[a][b])
@@ -64,9 +64,9 @@ def test_a_deadline_is_a_multiple_of_the_shortest_delay() -> None:
 
 
 def test_a_peer_is_told_its_links_its_subscriptions_and_its_topics() -> None:
-    world = build(Scenario(pl=0.25))
+    world = build_world(Scenario(pl=0.25))
     for peer in range(20):
-        told = world.start_input(peer)
+        told = world.make_start_input(peer)
         assert tuple(n.peer for n in told.neighbours) == world.overlay.neighbours(peer)
         assert {n.reliability for n in told.neighbours} == {0.75}
         wanted = {parse(s.filter).topic for s in told.subscriptions}
@@ -78,21 +78,23 @@ def test_a_peer_is_told_its_links_its_subscriptions_and_its_topics() -> None:
 def test_nothing_is_broken_before_the_first_publication_or_after_healing(heal_s: float) -> None:
     crash = {"up": {"kind": "fixed", "mean_s": 0.7}, "down": {"kind": "fixed", "mean_s": 0.4}}
     for links in ({"pf": 0.5}, {"outages": crash}):
-        world = build(Scenario(duration="10s").with_(heal=f"{heal_s}s", warmup="2.5s", peer_outages=crash, **links))
+        world = build_world(
+            Scenario(duration="10s").with_(heal=f"{heal_s}s", warmup="2.5s", peer_outages=crash, **links)
+        )
         for what in (world.faults, world.peer_faults):
             for _, start, until in what.outages():
                 assert world.begin_ns <= start < until <= world.begin_ns + heal_s * SECOND
 
 
 def test_one_thing_changed_moves_no_other() -> None:
-    plain, other = build(Scenario()), build(Scenario(pf=0.5, factor=2.0, transmissions=2))
+    plain, other = build_world(Scenario()), build_world(Scenario(pf=0.5, factor=2.0, transmissions=2))
     assert plain.overlay.links == other.overlay.links
     assert plain.topics == other.topics
-    assert build(Scenario(degree=4)).topics == plain.topics
+    assert build_world(Scenario(degree=4)).topics == plain.topics
 
 
 def test_by_content_every_event_has_its_own_subscribers() -> None:
-    world = build(Scenario(topology="regular", peers=10, degree=4, topics=3, content=Content(predicates=(1, 3))))
+    world = build_world(Scenario(topology="regular", peers=10, degree=4, topics=3, content=Content(predicates=(1, 3))))
     filters = [parse(text) for text in world.filters]
     seen = set()
     for topic in world.topics:
@@ -121,7 +123,7 @@ def test_by_content_everyone_gets_what_the_filters_say(strategy: str) -> None:
 
 @pytest.mark.parametrize(("peers", "clusters"), [(12, 4), (11, 3), (3, 4), (20, 1)])
 def test_clusters_are_groups_of_equal_size(peers: int, clusters: int) -> None:
-    world = build(Scenario(topology="full-mesh", peers=peers, topics=1, clusters=clusters))
+    world = build_world(Scenario(topology="full-mesh", peers=peers, topics=1, clusters=clusters))
     sizes = Counter(world.cluster_name(peer) for peer in range(peers))
     assert len(sizes) == min(peers, clusters)
     assert max(sizes.values()) - min(sizes.values()) <= 1
@@ -134,22 +136,24 @@ def test_near_peers_form_a_cluster() -> None:
 
 
 def test_on_an_underlay_with_domains_a_cluster_is_a_domain() -> None:
-    world = build(Scenario(topology="full-mesh", underlay="power-law", peers=40, clusters=2))
+    world = build_world(Scenario(topology="full-mesh", underlay="power-law", peers=40, clusters=2))
     assert world.placement is not None
     domains = world.placement.underlay.domain[world.placement.homes]
     assert [world.cluster_name(peer) for peer in range(40)] == [f"domain-{domain}" for domain in domains]
 
 
 def test_a_peer_is_told_its_cluster_if_its_membership_has_clusters() -> None:
-    world = build(Scenario(strategy="scribe", membership="clusters", topology="full-mesh", peers=12))
+    world = build_world(Scenario(strategy="scribe", membership="clusters", topology="full-mesh", peers=12))
     named = [world.peer_config(peer).of(ClusterSettings).cluster for peer in range(12)]
     assert named == [world.cluster_name(peer) for peer in range(12)]
-    told = build(Scenario(strategy="scribe", membership="clusters", topology="full-mesh", peers=12, cluster="rome"))
+    told = build_world(
+        Scenario(strategy="scribe", membership="clusters", topology="full-mesh", peers=12, cluster="rome")
+    )
     assert told.peer_config(3).of(ClusterSettings).cluster == "rome"
 
 
 def test_an_underlay_of_one_domain_has_groups_of_near_peers() -> None:
-    world = build(Scenario(topology="full-mesh", underlay="topohub:sndlib/germany50", peers=40, clusters=5))
+    world = build_world(Scenario(topology="full-mesh", underlay="topohub:sndlib/germany50", peers=40, clusters=5))
     assert len({world.cluster_name(peer) for peer in range(40)}) == 5
 
 
@@ -159,8 +163,8 @@ HOUR = {"kind": "fixed", "mean_s": 3600.0}
 def test_an_underlay_without_partitions_counts_the_outages_that_do_not_happen() -> None:
     hour = Outages(up=Spread(kind="exponential", mean_s=500), down=Spread(kind="uniform", low_s=10, high_s=1200))
     scenario = Scenario(topology="full-mesh", underlay="power-law-single", peers=8, duration="600s", outages=hour)
-    free, connected = (build(scenario.with_(partitions=partitions)).faults for partitions in (True, False))
-    past = build(scenario.with_(partitions=False, outages=replace(hour, past_s=3600))).faults
+    free, connected = (build_world(scenario.with_(partitions=partitions)).faults for partitions in (True, False))
+    past = build_world(scenario.with_(partitions=False, outages=replace(hour, past_s=3600))).faults
     assert isinstance(past, UnderlayFaults) and past.rejected > connected.rejected
     assert min(start for _, start, _ in past.outages()) == 5 * SECOND < min(start for _, start, _ in free.outages())
     assert isinstance(free, UnderlayFaults) and isinstance(connected, UnderlayFaults)
@@ -173,7 +177,7 @@ def test_an_underlay_without_partitions_counts_the_outages_that_do_not_happen() 
 def test_domains_that_reroute_leave_outages_between_domains_and_in_those_of_others() -> None:
     always = Outages(up=Spread(kind="fixed", mean_s=1e-3), down=Spread(kind="fixed", mean_s=900))
     scenario = Scenario(topology="full-mesh", underlay="power-law", peers=30, outages=always, duration="60s")
-    static, rerouted = (build(scenario.with_(reroute_in_domains=reroute)) for reroute in (False, True))
+    static, rerouted = (build_world(scenario.with_(reroute_in_domains=reroute)) for reroute in (False, True))
     now = static.begin_ns + SECOND
     placement = static.placement
     assert placement is not None
@@ -184,7 +188,7 @@ def test_domains_that_reroute_leave_outages_between_domains_and_in_those_of_othe
         hops = [(int(domain[one]), int(domain[other])) for one, other in pairwise(path)]
         assert static.faults.is_up(number, now) == (not hops)
         assert rerouted.faults.is_up(number, now) == all(one == other and one in own for one, other in hops)
-        traced = rerouted.path(link.a, link.b, now)
+        traced = rerouted.find_path(link.a, link.b, now)
         assert (traced == tuple(path)) == rerouted.faults.is_up(number, now)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from wend.lab import Lab
 from wend.lab.address_plan import Interface, find_lab_name
-from wend.lab.emulator import find_running
+from wend.lab.emulator import find_running_emulators
 from wend.lab.lab_state import RUN
 from wend.lab.namespaces import list_lab_namespaces
 from wend.model.units import MS
@@ -61,7 +61,7 @@ def triangle() -> Overlay:
 def remains(name: str) -> list[str]:
     """The namespaces, emulator and folder of a lab, as far as they exist."""
     found = [f"namespace {space}" for space in list_lab_namespaces() if find_lab_name(space) == name]
-    found += [f"emulator {pid}" for pid, place in find_running() if Path(place) == RUN / name]
+    found += [f"emulator {pid}" for pid, place in find_running_emulators() if Path(place) == RUN / name]
     return found + ([f"folder {RUN / name}"] if (RUN / name).exists() else [])
 
 

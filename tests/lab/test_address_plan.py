@@ -44,7 +44,9 @@ def test_every_address_is_unique_and_both_ends_of_a_link_agree(overlay: Overlay)
 @given(overlays())
 def test_following_the_routes_takes_the_shortest_delay_to_every_node(overlay: Overlay) -> None:
     network = address_plan.make_nodes("lab", overlay)
-    tables = [{route.target: route for route in routes} for routes in address_plan.shortest_routes(overlay, network)]
+    tables = [
+        {route.target: route for route in routes} for routes in address_plan.find_shortest_routes(overlay, network)
+    ]
     shortest = shortest_delays(overlay)
     for source in network:
         for target in network:
@@ -59,7 +61,9 @@ def test_following_the_routes_takes_the_shortest_delay_to_every_node(overlay: Ov
 @given(overlays())
 def test_following_the_routes_leads_to_an_end_of_every_link(overlay: Overlay) -> None:
     network = address_plan.make_nodes("lab", overlay)
-    tables = [{route.target: route for route in routes} for routes in address_plan.shortest_routes(overlay, network)]
+    tables = [
+        {route.target: route for route in routes} for routes in address_plan.find_shortest_routes(overlay, network)
+    ]
     for here in range(overlay.peers):
         for number, link in enumerate(overlay.links):
             at, steps = here, 0
@@ -82,7 +86,7 @@ def test_the_plan_of_a_triangle() -> None:
         ("wend-lab-1", "10.255.0.2", True),
         ("wend-lab-2", "10.255.0.3", False),
     ]
-    assert address_plan.shortest_routes(triangle(), network)[0] == [
+    assert address_plan.find_shortest_routes(triangle(), network)[0] == [
         StaticRoute("10.255.0.2", "10.0.0.2", "to1"),
         StaticRoute("10.255.0.3", "10.0.0.2", "to1"),
         StaticRoute("10.0.0.8/30", "10.0.0.2", "to1"),

@@ -14,7 +14,7 @@ from wend.lab.bench.delivery_log import (
     DeliveryLog,
     DeliveryMetrics,
     Stamp,
-    best_metrics,
+    compute_best_metrics,
     make_payload,
     read_stamp,
 )
@@ -81,7 +81,7 @@ def test_the_delivery_log_counts_first_deliveries_within_the_cutoff() -> None:
     log.record_delivery(topic.publisher, make_payload(first, 64), first.time_ns + 1)  # not a subscriber
     log.record_delivery(near, make_payload(Stamp(0, WARMUP, 0), 64), 5)  # warm-up: not counted
 
-    found = log.metrics(10 * SECOND)
+    found = log.compute_metrics(10 * SECOND)
     assert (found.publications, found.expected) == (3, 3 * len(topic.subscribers))
     assert (found.delivered, found.on_time, found.duplicates, found.strays) == (2, 1, 1, 1)
     late = [(entry.sequence, entry.delay_ns) for entry in log.late_deliveries(10 * SECOND) if entry.subscriber == near]
@@ -93,13 +93,13 @@ def test_the_oracle_waits_for_links_and_takes_detours() -> None:
     world = CellSettings(system="udp-tree", peers=6, degree=3, topics=1, pf=0.0).world()
     topic = world.topics[0]
     published = {(0, 0): 2 * SECOND}
-    free, packets = best_metrics(world, published, 10 * SECOND)
+    free, packets = compute_best_metrics(world, published, 10 * SECOND)
     assert free.on_time == free.delivered == free.expected == len(topic.subscribers)
     assert 0 < packets <= 5
 
     around = [world.overlay.link(topic.publisher, n) for n in world.overlay.neighbours(topic.publisher)]
     world.faults = Intervals(len(world.overlay.links), [(link, 2 * SECOND, 3 * SECOND) for link in around])
-    cut_off, _ = best_metrics(world, published, 10 * SECOND)
+    cut_off, _ = compute_best_metrics(world, published, 10 * SECOND)
     assert (cut_off.delivered, cut_off.on_time) == (free.delivered, 0)
     assert cut_off.p50_ms > SECOND / MS
 
@@ -138,7 +138,7 @@ def test_the_full_matrix_has_three_topologies_with_two_failure_seeds_each() -> N
     worlds = {(c.topology_seed, c.failure_seed) for c in cells}
     assert (len(cells), len(worlds), len({t for t, _ in worlds})) == (2 * 6 * 4, 6, 3)
     assert [c.system for c in cells[:4]] == ["wend", "nats"] * 2
-    assert len(matrix.shorten(Matrix(pfs=(0.06,))).cells()) == len(matrix.SYSTEMS)
+    assert len(matrix.shorten_matrix(Matrix(pfs=(0.06,))).cells()) == len(matrix.SYSTEMS)
 
 
 class Log:
@@ -166,7 +166,7 @@ def test_finished_cells_are_not_run_again_and_failed_ones_are(tmp_path: Path, mo
             raise LabError("it crashed")
         return a_cell(settings)
 
-    monkeypatch.setattr(matrix, "measure", measure)
+    monkeypatch.setattr(matrix, "measure_cell", measure)
     todo, store = (
         Matrix(systems=("wend", "nats"), topologies=(1,), failures=(1,), pfs=(0.06,)).cells(),
         CellStore(tmp_path),
@@ -179,16 +179,16 @@ def test_finished_cells_are_not_run_again_and_failed_ones_are(tmp_path: Path, mo
     assert second.said == ["begin nats", "end nats"]
     assert asyncio.run(matrix.measure_missing(todo, store, third)) == 0
     assert third.said == []
-    assert sorted(c.settings.system for c in store.load()) == ["nats", "wend"]
-    assert store.load()[0] == a_cell(store.load()[0].settings)
+    assert sorted(c.settings.system for c in store.load_cells()) == ["nats", "wend"]
+    assert store.load_cells()[0] == a_cell(store.load_cells()[0].settings)
 
 
 def test_the_error_names_a_file_that_is_not_a_cell(tmp_path: Path) -> None:
     store = CellStore(tmp_path)
-    store.save(a_cell(CellSettings(system="wend")))
+    store.save_cell(a_cell(CellSettings(system="wend")))
     (tmp_path / "cells" / "bad.json").write_text("{}")
     with pytest.raises(ConfigError, match=r"bad\.json is not a cell"):
-        store.load()
+        store.load_cells()
 
 
 def test_a_window_with_a_late_canary_is_run_again_three_times_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,10 +201,10 @@ def test_a_window_with_a_late_canary_is_run_again_three_times_at_most(monkeypatc
 
     monkeypatch.setattr(measurement, "_measure_window", fake)
     settings = CellSettings(system="wend")
-    found = asyncio.run(measurement.measure(settings, windows=4, tell=lambda _: None))
+    found = asyncio.run(measurement.measure_cell(settings, windows=4, tell=lambda _: None))
     assert ([round(gap, 2) for gap in found.discards], found.kept_anyway) == ([0.05, 0.04], False)
     lateness = [5, 5, 5, 5, 0]
-    found = asyncio.run(measurement.measure(settings, windows=4, tell=lambda _: None))
+    found = asyncio.run(measurement.measure_cell(settings, windows=4, tell=lambda _: None))
     assert (len(found.discards), found.kept_anyway, lateness) == (3, True, [0])
 
 

@@ -27,7 +27,7 @@ def bench(*words: str) -> str:
 def finished(tmp_path: Path) -> Path:
     store = CellStore(tmp_path)
     for cell in some_cells():
-        store.save(cell)
+        store.save_cell(cell)
     return tmp_path
 
 

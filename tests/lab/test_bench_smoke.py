@@ -32,7 +32,7 @@ def cell() -> Iterator[Cell]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(measurement, "SETTLE_S", 0.2)
         patch.setattr(measurement, "CANARY_PERIOD_NS", SECOND // 4)
-        yield asyncio.run(measurement.measure(settings, windows=1, tell=lambda _: None, name=name))
+        yield asyncio.run(measurement.measure_cell(settings, windows=1, tell=lambda _: None, name=name))
     assert remains(name) == []
 
 

@@ -6,7 +6,7 @@ from tests.lab.labs import needs_lab
 from wend.console.lab.bottleneck_command import bottleneck
 from wend.lab.bottleneck import experiment as module
 from wend.lab.bottleneck.experiment import BottleneckSetup, run_experiment
-from wend.lab.bottleneck.packet_capture import CapturedPacket, match_packets, most_bytes
+from wend.lab.bottleneck.packet_capture import CapturedPacket, find_peak_bytes, match_packets
 from wend.lab.bottleneck.peer_traffic import DEADLINES_NS, EventFlow
 from wend.model.errors import ConfigError
 from wend.model.units import MS
@@ -28,9 +28,9 @@ def test_packets_of_both_ends_are_paired_in_order() -> None:
 
 def test_the_busiest_time_span_is_found() -> None:
     packets = [packet(at, b"", True, size) for at, size in ((0, 500), (50, 100), (99, 100), (100, 300), (160, 250))]
-    assert most_bytes(packets, 100 * MS) == 700
-    assert most_bytes(packets[3:], 100 * MS) == 550
-    assert most_bytes([], 100 * MS) == 0
+    assert find_peak_bytes(packets, 100 * MS) == 700
+    assert find_peak_bytes(packets[3:], 100 * MS) == 550
+    assert find_peak_bytes([], 100 * MS) == 0
 
 
 def test_events_count_by_their_own_deadlines() -> None:

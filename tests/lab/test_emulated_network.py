@@ -15,7 +15,7 @@ import pytest
 from tests.lab.labs import PORT, a_name, ends, interface, needs, needs_lab, pair, remains, sent, triangle, until
 from wend.drivers.live.paths.probes import Prober
 from wend.lab import Lab, outages
-from wend.lab.address_plan import next_hops
+from wend.lab.address_plan import find_next_hops
 from wend.lab.emulator_control import EmulatorClient
 from wend.model.errors import LabError
 from wend.model.units import MS, SECOND
@@ -80,7 +80,7 @@ def test_traceroute_shows_the_configured_path_on_an_underlay_of_14_routers() -> 
     links = [OverlayLink(a, b, (1 + (7 * a + 3 * b) % 5) * MS) for a, b in _BACKBONE]
     links += [OverlayLink(router, 14 + i, MS // 2) for i, router in enumerate(_HOSTS_AT)]
     underlay = Overlay(14 + len(_HOSTS_AT), links)
-    hops = [hops for _, hops in next_hops(underlay)]
+    hops = [hops for _, hops in find_next_hops(underlay)]
     with Lab.up(underlay, name=a_name(), routers=range(14)) as lab:
         assert [host.number for host in lab.hosts] == [14, 15, 16, 17, 18]
         number = {node.address: node.number for node in lab.nodes}

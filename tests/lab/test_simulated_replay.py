@@ -17,7 +17,7 @@ from wend.lab import Lab
 from wend.lab.bench.cell import Cell, CellSettings
 from wend.lab.bench.delivery_log import DeliveryMetrics
 from wend.lab.bench.matrix import CellStore
-from wend.lab.bench.simulated_replay import replay
+from wend.lab.bench.simulated_replay import replay_cell
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND
 from wend.topology.faults import read_faults, write_faults
@@ -35,7 +35,7 @@ def window(system: str = "udp-tree") -> Cell:
 
 def test_a_simulated_tree_loses_events_to_failures() -> None:
     cell = window()
-    played = replay(cell)
+    played = replay_cell(cell)
     assert played is not None
     world = cell.settings.world()
     plain = simulate(world.scenario.with_(strategy="d-tree", seed=cell.settings.topology_seed, pf=0.0)).summary
@@ -46,22 +46,22 @@ def test_a_simulated_tree_loses_events_to_failures() -> None:
 
 def test_the_difference_is_the_labs_ratio_minus_the_simulators_in_points() -> None:
     cell = window("wend")
-    first = replay(cell)
+    first = replay_cell(cell)
     assert first is not None and first.delivery == 1.0
     on_time = round(1000 * first.on_time)
     same = DeliveryMetrics(publications=1, expected=1000, delivered=1000, on_time=on_time, p50_ms=1.0, p99_ms=1.0)
-    again = replay(msgspec.structs.replace(cell, metrics=same))
+    again = replay_cell(msgspec.structs.replace(cell, metrics=same))
     assert again is not None
     assert again.difference == pytest.approx(0.0, abs=0.1)
 
 
 def test_systems_outside_the_simulator_are_skipped() -> None:
-    assert replay(window("nats")) is None
+    assert replay_cell(window("nats")) is None
 
 
 def test_the_command_shows_each_window(tmp_path: Path) -> None:
-    CellStore(tmp_path).save(window())
-    CellStore(tmp_path).save(window("nats"))
+    CellStore(tmp_path).save_cell(window())
+    CellStore(tmp_path).save_cell(window("nats"))
     said = CliRunner().invoke(app, ["replay", "--out", str(tmp_path)], catch_exceptions=False).stdout
     assert "udp-tree" in said and "nats" not in said and "points apart" in said
     found = CliRunner().invoke(app, ["replay", "--out", str(tmp_path), "--json"], catch_exceptions=False).stdout

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from wend.drivers.live.config import load
+from wend.drivers.live.config import load_peer_file
 from wend.drivers.live.process import read_keys
 from wend.drivers.live.status import StatusSnapshot
 from wend.lab.address_plan import link_costs, make_nodes
@@ -81,7 +81,7 @@ def test_a_peer_of_wend_reads_its_configuration(tmp_path: Path, sealed: bool) ->
     for host in HOSTS:
         path = tmp_path / f"{host.number}.toml"
         path.write_text(rendered("wend-peer.toml", **system.template_values(a_context(tmp_path), host)))
-        file = load(path)
+        file = load_peer_file(path)
         assert file.insecure is not sealed
         if sealed:
             keys = read_keys(file)

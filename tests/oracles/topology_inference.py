@@ -40,13 +40,13 @@ class InferredNetwork(msgspec.Struct):
 
 def infer(traces: Iterable[Traceroute], *, least: int = 1, longest: int = LONGEST) -> InferredNetwork:
     every = list(traces)
-    paths = [_path(trace) for trace in every if not loops(trace)]
+    paths = [traced_nodes(trace) for trace in every if not loops(trace)]
     gaps = Counter(hole for path in paths for hole in _holes(path))
     filled = _fillings(paths, Counter({hole: n for hole, n in gaps.items() if hole[2] <= longest}))
     unknown = merge_holes(
         {(a, b) for (a, b, gap), n in gaps.items() if gap == 1 and (a, b, 1) not in filled and n >= least}
     )
-    count = Counter(_ordered(a, b) for path in paths for a, b in pairwise(path) if a is not None and b is not None)
+    count = Counter(link_ends(a, b) for path in paths for a, b in pairwise(path) if a is not None and b is not None)
     holes = 0
     for (a, b, gap), n in gaps.items():
         inner = filled.get((a, b, gap)) or ((unknown[a, b],) if gap == 1 and (a, b) in unknown else None)
@@ -54,7 +54,7 @@ def infer(traces: Iterable[Traceroute], *, least: int = 1, longest: int = LONGES
             holes += n
             continue
         for here, there in pairwise((a, *inner, b)):
-            count[_ordered(here, there)] += n
+            count[link_ends(here, there)] += n
     often = {link: n for link, n in sorted(count.items()) if n >= least}
     return InferredNetwork(often, holes, len(count) - len(often), len(every) - len(paths))
 
@@ -75,7 +75,7 @@ def loops(trace: Traceroute) -> bool:
     return len(set(answered)) < len(answered)
 
 
-def _path(trace: Traceroute) -> list[Node | None]:
+def traced_nodes(trace: Traceroute) -> list[Node | None]:
     """The nodes from the source to the target, or to the last router that answered."""
     hops: list[Node | None] = [None if hop is None else ("router", hop) for hop in trace.hops]
     path: list[Node | None] = [("peer", trace.source), *hops]
@@ -93,7 +93,7 @@ def _holes(path: list[Node | None]) -> list[Hole]:
         here, before = path[i], path[last]
         if here is not None and before is not None:
             if i - last > 1:
-                found.append((*_ordered(before, here), i - last - 1))
+                found.append((*link_ends(before, here), i - last - 1))
             last = i
     return found
 
@@ -110,5 +110,5 @@ def _stretches(path: list[Node | None], lengths: list[int]) -> list[tuple[Node, 
     return found
 
 
-def _ordered(a: Node, b: Node) -> tuple[Node, Node]:
+def link_ends(a: Node, b: Node) -> tuple[Node, Node]:
     return (a, b) if a <= b else (b, a)

@@ -14,7 +14,7 @@ from wend.drivers.scenarios import Scenario
 from wend.model.summary import Summary
 from wend.pipeline.spark.session import spark_session
 from wend.pipeline.sweeps.simulations import Simulations
-from wend.pipeline.sweeps.sweep import SweepResult, sweep
+from wend.pipeline.sweeps.sweep import SweepResult, run_sweep
 
 SCENARIOS = [Scenario(seed=seed) for seed in range(1, 9)]
 FREE = 4
@@ -33,7 +33,7 @@ def gated(scenario: Scenario, folder: str) -> Summary:
 
 def run(spark: Any, folder: Path) -> SweepResult:
     work = Simulations(partial(gated, folder=str(folder)))
-    return sweep(spark, work, SCENARIOS, "kill", folder, code="c", cost=lambda scenario: -scenario.seed, quiet=True)
+    return run_sweep(spark, work, SCENARIOS, "kill", folder, code="c", cost=lambda scenario: -scenario.seed, quiet=True)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import Any
 from wend.model.units import SECOND
 from wend.pipeline.spark.session import spark_session
 from wend.pipeline.storage import local_folder, versioned_tables
-from wend.pipeline.telemetry.follow import follow
+from wend.pipeline.telemetry.follow import follow_segments
 from wend.pipeline.telemetry.late_job import LateJob
 from wend.pipeline.telemetry.links_job import LinksJob
 from wend.pipeline.telemetry.table_update import TelemetryJob
@@ -54,7 +54,7 @@ def main(source: str, out: str, killed: str, moment: str) -> None:
     with spark_session("local[2]") as spark:
         for job in (one for one in JOBS if killed in (one.name, "all")):
             place = f"{out}/{job.name}"
-            follow(spark, source, place, job, checkpoint=f"{place}/checkpoint", drain=True, at_once=AT_ONCE)
+            follow_segments(spark, source, place, job, checkpoint=f"{place}/checkpoint", drain=True, at_once=AT_ONCE)
 
 
 if __name__ == "__main__":

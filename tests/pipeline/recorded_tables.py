@@ -24,7 +24,7 @@ def write_table(folder: Path, name: str, rows: list[dict[str, Any]], facts: dict
     columns = tuple((field.name, _TYPES[field.type]) for field in table.schema)
     tables = TableFolder(None, folder)
     file = DataFile(path.relative_to(folder).as_posix(), path.stat().st_size)
-    tables.commit(tables.newest(), {name: TableChange(columns, (file,), frozenset([file.path]))}, facts=facts)
+    tables.commit(tables.newest_version(), {name: TableChange(columns, (file,), frozenset([file.path]))}, facts=facts)
 
 
 def write_square(folder: Path, windows: int = 2) -> None:

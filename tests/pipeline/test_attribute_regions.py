@@ -17,9 +17,9 @@ from wend.pipeline.match.attribute_regions import (
     EVERYWHERE,
     MAX_REGIONS,
     AttributeAxis,
-    Plane,
+    AttributePlane,
     Region,
-    Router,
+    RegionRouter,
     choose_planes,
     choose_regions,
     is_reported_here,
@@ -40,12 +40,14 @@ def readable(texts: list[str]) -> list[Filter]:
     return found
 
 
-def meetings(planes: list[Plane], wanted: list[Filter], published: list[Attributes]) -> Counter[tuple[int, int]]:
+def meetings(
+    planes: list[AttributePlane], wanted: list[Filter], published: list[Attributes]
+) -> Counter[tuple[int, int]]:
     """Count how often each matching pair of event and filter is reported, without an index."""
     homes = [choose_regions(planes, one) for one in wanted]
     regions = [Region(*key, 1) for key in sorted({(number, code) for number, codes in homes for code in codes})]
     batch = Batch.of(published)
-    rows, at, wide = Router(planes, regions).route(batch)
+    rows, at, wide = RegionRouter(planes, regions).find_regions(batch)
     found: Counter[tuple[int, int]] = Counter()
     for row, number, is_wide in zip(rows.tolist(), at.tolist(), wide.tolist(), strict=True):
         region = regions[number]
@@ -85,7 +87,7 @@ def test_also_on_planes_that_nobody_would_choose(
     texts: list[str], published: list[Attributes], names: list[str]
 ) -> None:
     wanted = readable(texts)
-    planes = [Plane([AttributeAxis(name, (-1.0, 0.0, 2.0, 2.0**53), ("a", "ab")) for name in names])]
+    planes = [AttributePlane([AttributeAxis(name, (-1.0, 0.0, 2.0, 2.0**53), ("a", "ab")) for name in names])]
     assert meetings(planes, wanted, published) == brute_force(wanted, published)
 
 
@@ -105,7 +107,7 @@ def test_narrow_ranges_leave_little_to_compare() -> None:
     homes = [choose_regions(planes, one) for one in wanted]
     regions = [Region(*key, 1) for key in sorted({(number, code) for number, codes in homes for code in codes})]
     held = Counter((number, code) for number, codes in homes for code in codes)
-    _, at, wide = Router(planes, regions).route(Batch.of(published))
+    _, at, wide = RegionRouter(planes, regions).find_regions(Batch.of(published))
     assert not wide.any()
     compared = sum(held[regions[number][:2]] for number in at.tolist()) / (len(wanted) * len(published))
     assert compared < 0.25

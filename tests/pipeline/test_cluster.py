@@ -24,7 +24,7 @@ from tests.spark import JAVA, SQL, needs_java
 from wend.matching.filters import parse
 from wend.pipeline.scenario_files import load_scenarios
 from wend.pipeline.sweeps.simulations import SIMULATIONS
-from wend.pipeline.sweeps.sweep import sweep
+from wend.pipeline.sweeps.sweep import run_sweep
 
 pytestmark = [needs_java, pytest.mark.spark, pytest.mark.slow]
 
@@ -99,7 +99,7 @@ def _await(ready: str, lines: Any, copy: Any) -> str:
 @pytest.fixture(scope="module")
 def on_this_machine(spark: Any, folder: Path) -> dict[str, Any]:
     scenarios = load_scenarios(folder / "small.toml")
-    swept = sweep(spark, SIMULATIONS, scenarios, "small", folder / "local", quiet=True)
+    swept = run_sweep(spark, SIMULATIONS, scenarios, "small", folder / "local", quiet=True)
     assert not swept.failures
     return metrics(folder / "local")
 

@@ -17,14 +17,14 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     place = tmp_path / "wend"
     shutil.copytree(source, place, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(code, "files", lambda _: place)
-    code.code_hash.cache_clear()
+    code.hash_code.cache_clear()
     yield place
-    code.code_hash.cache_clear()
+    code.hash_code.cache_clear()
 
 
 def hash_now() -> str:
-    code.code_hash.cache_clear()
-    return code.code_hash()
+    code.hash_code.cache_clear()
+    return code.hash_code()
 
 
 def test_the_same_code_has_the_same_hash_wherever_it_lies(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,7 @@ def test_rows_hold_all_of_the_routes(network: FlowNetwork, seed: int, flows: int
     make_plan(network, made, parse_goal("balance"), 4, survive=1, search=PlanSearch(failures=note))
     for routes in found:
         row = {"place": 0, **failures_job.routes_to_row(routes)}
-        (read,) = failures_job.read_rows(pa.Table.from_pylist([row], schema=failures_job.ROUTES))
+        (read,) = failures_job.read_table_rows(pa.Table.from_pylist([row], schema=failures_job.ROUTES))
         assert flat(failures_job.routes_from_row(read)) == flat(routes)
 
 

@@ -18,7 +18,7 @@ from tests.spark import ROOT, environment, needs_java
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND
 from wend.pipeline.storage.versioned_tables import read_table
-from wend.pipeline.telemetry.follow import follow
+from wend.pipeline.telemetry.follow import follow_segments
 from wend.pipeline.telemetry.links_job import LinksJob
 from wend.pipeline.telemetry.segment_listing import list_segments
 from wend.pipeline.telemetry.updates import UpdateSummary, run_update
@@ -103,20 +103,20 @@ def test_a_stream_goes_on_after_its_checkpoint_is_lost(spark: Any, tmp_path: Pat
         shutil.copy(path, source)
     made: list[UpdateSummary] = []
     how: Any = {"checkpoint": str(tmp_path / "check"), "drain": True, "report": made.append}
-    follow(spark, str(source), str(out), LinksJob(WINDOW), **how)
+    follow_segments(spark, str(source), str(out), LinksJob(WINDOW), **how)
     assert [update.segments for update in made] == [len([path for path in files[::2] if "heartbeats" not in path.name])]
     before = rows(out, "links")
-    follow(spark, str(source), str(out), LinksJob(WINDOW), **how)
+    follow_segments(spark, str(source), str(out), LinksJob(WINDOW), **how)
     assert len(made) == 1
     shutil.rmtree(tmp_path / "check")
-    follow(spark, str(source), str(out), LinksJob(WINDOW), **how)
+    follow_segments(spark, str(source), str(out), LinksJob(WINDOW), **how)
     assert [update.segments for update in made[1:]] == [0]
     assert rows(out, "links") == before
 
     own = tmp_path / "check" / "wend" / "checkpoint.json"
     own.write_text(json.dumps(json.loads(own.read_text()) | {"format": 0}))
     with pytest.raises(ConfigError, match=r"checkpoint of another version of Wend \(format 0, not 1\): remove it"):
-        follow(spark, str(source), str(out), LinksJob(WINDOW), **how)
+        follow_segments(spark, str(source), str(out), LinksJob(WINDOW), **how)
     own.write_text(json.dumps(json.loads(own.read_text()) | {"format": 1, "job": "late"}))
     with pytest.raises(ConfigError, match="is the checkpoint of `wend data late"):
-        follow(spark, str(source), str(out), LinksJob(WINDOW), **how)
+        follow_segments(spark, str(source), str(out), LinksJob(WINDOW), **how)

@@ -17,7 +17,7 @@ from wend.pipeline.match.match_job import MatchJob
 from wend.pipeline.spark import session
 from wend.pipeline.storage.job_folders import JobFolders, literal_path, local_path, new_output, spark_path
 from wend.pipeline.sweeps.simulations import Simulations
-from wend.pipeline.sweeps.sweep import sweep
+from wend.pipeline.sweeps.sweep import run_sweep
 from wend.pipeline.workload_generator import make_workload, write_workload
 
 spark_test = pytest.mark.spark
@@ -142,7 +142,7 @@ def test_plain_paths_are_local_whatever_the_default_file_system_is(spark: Any, h
     (tmp_path / "s.jsonl").write_text('{"id": 1, "filter": "x = 1"}\n')
     job = MatchJob(spark, str(tmp_path / "s.jsonl"), str(tmp_path / "e.parquet"))
     assert job.run(job.plan("partitioned"), tmp_path / "out", count=True).matches == 1
-    swept = sweep(spark, Simulations(invented), [Scenario()], "t", tmp_path / "runs", code="c", quiet=True)
+    swept = run_sweep(spark, Simulations(invented), [Scenario()], "t", tmp_path / "runs", code="c", quiet=True)
     assert swept.results.count() == 1
 
 

@@ -19,7 +19,7 @@ from wend.pipeline.match import match_input, match_job, partitioned_plan
 from wend.pipeline.match.match_job import MatchJob, MatchSummary
 from wend.pipeline.storage.json_lines import is_json_lines
 from wend.pipeline.storage.mapped_pickle import dump_mapped, load_mapped
-from wend.pipeline.workload_generator import event_block, make_workload, subscription_block
+from wend.pipeline.workload_generator import draw_event_block, draw_subscription_block, make_workload
 
 pytestmark = [needs_java, pytest.mark.spark]
 
@@ -159,7 +159,10 @@ def test_a_map_of_attributes(spark: Any, tmp_path: Path) -> None:
 def workload(folder: Path, events: int, subscriptions: int, **more: Any) -> tuple[str, str]:
     """The first rows of a workload, as `wend data generate` writes them."""
     drawn = make_workload("narrow", 11, **more)
-    for name, draw, count in (("events", event_block, events), ("subscriptions", subscription_block, subscriptions)):
+    for name, draw, count in (
+        ("events", draw_event_block, events),
+        ("subscriptions", draw_subscription_block, subscriptions),
+    ):
         (folder / name).mkdir(parents=True)
         rows = draw(drawn, 0).slice(0, count)
         pq.write_table(pa.Table.from_batches([rows]), folder / name / "rows.parquet")

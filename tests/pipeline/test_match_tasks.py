@@ -59,7 +59,7 @@ def by_blocks(wanted: dict[str, str], published: list[Attributes], count: bool) 
             ids = list(wanted)[part::2]
             index = BatchIndex(parse(wanted[key]) for key in ids)
             dump_mapped((pa.array(ids, pa.string()), index), Path(folder) / f"block-{part}")
-        task = broadcast_plan.count_batches if count else broadcast_plan.pair_batches
+        task = broadcast_plan.match_count_batches if count else broadcast_plan.match_pair_batches
         schema = COUNTS if count else PAIRS
         return list(task(iter([event_batch(published)]), folder, ("block-0", "block-1"), schema))
 
@@ -133,7 +133,7 @@ def test_pairs_come_in_batches_of_bounded_size(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_the_size_of_batches_follows_the_pairs() -> None:
-    size = match_output.BatchSize(50_000)
+    size = match_output.MatchBatchSize(50_000)
     assert size.events == match_output.MAX_BATCH_PAIRS // 50_000
     for _ in range(5):
         size.adapt(size.events, 0)

@@ -80,7 +80,7 @@ def test_rows_become_the_paths_again(network: FlowNetwork, k: int, rng: Any) -> 
     }
     batches = list(spread.find_paths_locally(network.graph, wanted, k))
     rng.shuffle(batches)
-    read = spread.paths_from_rows(pa.Table.from_batches(batches, schema=spread.SCHEMA), network.graph, wanted)
+    read = spread.read_path_rows(pa.Table.from_batches(batches, schema=spread.SCHEMA), network.graph, wanted)
     for source, receivers in wanted.items():
         found = find_paths(network.graph, source, receivers, k)
         for name, mine, theirs in zip(found._fields, read[source], found, strict=True):
@@ -89,7 +89,7 @@ def test_rows_become_the_paths_again(network: FlowNetwork, k: int, rng: Any) -> 
 
 def test_what_is_large_grows_with_peers_receivers_and_k() -> None:
     def need(peers: int, sources: int, k: int) -> float:
-        return spread.estimate_seconds(peers, wanted_of(peers, list(range(sources))), k)
+        return spread.estimate_search_seconds(peers, wanted_of(peers, list(range(sources))), k)
 
     assert need(50, 2, 3) < need(50, 4, 3) < need(100, 4, 3) < need(100, 4, 4)
 

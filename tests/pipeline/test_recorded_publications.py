@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.pipeline.recorded_tables import LINKS, WINDOW_NS, write_publications, write_square, write_table
-from wend.drivers.recorded import DRAIN_NS, Recording, recorded_world
+from wend.drivers.recorded import DRAIN_NS, Recording, make_recorded_world
 from wend.model.units import MS, SECOND
 from wend.pipeline.storage.versioned_tables import read_table
 from wend.pipeline.telemetry.recorded_publications import RecordedPublications, timed_flows
@@ -88,7 +88,7 @@ def test_a_window_with_one_publication_is_played_as_long_as_it_was_observed(tmp_
     (window,) = windows(tmp_path)
     begin = FIRST + SECOND if first else SECOND_WINDOW
     assert (window.begin_ns, window.duration_ns) == (begin, WINDOW_NS - SECOND)
-    assert recorded_world(window, 1, {}).topics[0].times_ns
+    assert make_recorded_world(window, 1, {}).topics[0].times_ns
 
 
 def test_lost_deliveries_were_expected_all_the_same(tmp_path: Path) -> None:

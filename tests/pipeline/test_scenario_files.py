@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from wend.drivers.scenarios import make_scenario
-from wend.drivers.world import build
+from wend.drivers.world import build_world
 from wend.model.errors import ConfigError
 from wend.model.units import MS
 from wend.pipeline.scenario_files import load_scenarios
@@ -47,13 +47,13 @@ def test_one_scenario_per_line(tmp_path: Path) -> None:
 def test_small_overlays_have_as_many_topics_as_peers(tmp_path: Path) -> None:
     """As in `wend sim`, unless the file says how many."""
     path = write(tmp_path, "s.toml", "[base]\ndegree = 3\n[sweep]\npeers = [6, 20]\n")
-    assert [len(build(scenario).topics) for scenario in load_scenarios(path)] == [6, 10]
+    assert [len(build_world(scenario).topics) for scenario in load_scenarios(path)] == [6, 10]
     nodes = "".join(f'<node id="{n}"/>' for n in "abcd")
     edges = "".join(f'<edge source="{a}" target="{b}"/>' for a, b in ("ab", "bc", "cd"))
     (tmp_path / "m.graphml").write_text(f'<graphml><graph edgedefault="undirected">{nodes}{edges}</graph></graphml>')
     where = f'"topology": {json.dumps(str(tmp_path / "m.graphml"))}'
     path = write(tmp_path, "s.jsonl", f'{{{where}}}\n{{{where}, "topics": 2}}\n{{{where}, "seed": 2}}\n')
-    assert [len(build(scenario).topics) for scenario in load_scenarios(path)] == [4, 2, 4]
+    assert [len(build_world(scenario).topics) for scenario in load_scenarios(path)] == [4, 2, 4]
     with pytest.raises(ConfigError, match=r"s\.jsonl, line 1: topology 'none\.graphml' is neither"):
         load_scenarios(write(tmp_path, "s.jsonl", '{"topology": "none.graphml"}\n'))
 

@@ -11,7 +11,7 @@ import pytest
 from tests.spark import needs_java
 from wend.model.errors import ConfigError
 from wend.pipeline.spark import spark_settings
-from wend.pipeline.spark.spark_settings import choose_python, own_settings, parse_conf, user_settings
+from wend.pipeline.spark.spark_settings import choose_python, default_settings, parse_conf, user_settings
 
 pytest.importorskip("pyspark")
 
@@ -44,12 +44,12 @@ def test_own_settings_replace_none_of_the_user(tmp_path: Path) -> None:
         "spark.master": "yarn",
         "spark.driver.extraJavaOptions": "-Xss4m -Dlog4j2.configurationFile=theirs",
     }
-    found = own_settings(given, tmp_path)
+    found = default_settings(given, tmp_path)
     assert "spark.sql.shuffle.partitions" not in found and "spark.driver.host" not in found
     java = found.pop("spark.driver.extraJavaOptions")
     assert java.startswith("-Xss4m -Dlog4j2.configurationFile=theirs ") and java.count("log4j2") == 1
     assert not found.keys() & given.keys()
-    assert own_settings({}, tmp_path)["spark.driver.host"] == "127.0.0.1"
+    assert default_settings({}, tmp_path)["spark.driver.host"] == "127.0.0.1"
 
 
 def test_the_users_interpreter_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

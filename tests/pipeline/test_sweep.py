@@ -13,7 +13,7 @@ from wend.model.errors import ConfigError
 from wend.pipeline.scenario_rows import METRICS, scenario_key
 from wend.pipeline.sweeps.seed_means import means_by_setting
 from wend.pipeline.sweeps.simulations import SIMULATIONS, Simulations
-from wend.pipeline.sweeps.sweep import MAX_TRIES, SweepResult, execute, run_frame, sweep
+from wend.pipeline.sweeps.sweep import MAX_TRIES, SweepResult, execute_runs, run_frame, run_sweep
 from wend.studies.claims import estimate_mean
 
 pytestmark = [needs_java, pytest.mark.spark]
@@ -28,7 +28,7 @@ SCENARIOS = [
 
 def run(spark: Any, out: Path, scenarios: list[Scenario] = SCENARIOS, **options: Any) -> SweepResult:
     work = Simulations(options.pop("run", invented))
-    return sweep(spark, work, scenarios, "test", out, quiet=True, **{"code": "0" * 12, **options})
+    return run_sweep(spark, work, scenarios, "test", out, quiet=True, **{"code": "0" * 12, **options})
 
 
 def files_of(swept: SweepResult) -> dict[str, int]:
@@ -144,9 +144,9 @@ def test_results_are_gathered_into_one_file_and_stay_what_they_are(
 
 def test_the_task_returns_what_it_wrote_and_finds_what_was_written(spark: Any, tmp_path: Path) -> None:
     frame = run_frame(spark, SIMULATIONS, SCENARIOS[:3])
-    rows = execute(frame, tmp_path, Simulations(invented), "c", 3).toArrow().to_pylist()
+    rows = execute_runs(frame, tmp_path, Simulations(invented), "c", 3).toArrow().to_pylist()
     # As after the retry of a task: the files exist, so the poisoned runner is not called.
-    again = execute(frame, tmp_path, Simulations(poisoned), "c", 3).toArrow().to_pylist()
+    again = execute_runs(frame, tmp_path, Simulations(poisoned), "c", 3).toArrow().to_pylist()
     assert sorted(again, key=lambda row: row["run"]) == sorted(rows, key=lambda row: row["run"])
 
 
@@ -159,7 +159,7 @@ def test_one_run_per_partition_slowest_first(spark: Any) -> None:
 
 
 def test_a_worker_with_other_code_says_so(spark: Any, tmp_path: Path) -> None:
-    other = sweep(spark, SIMULATIONS, SCENARIOS[:1], "test", tmp_path, code="e" * 12, quiet=True)
+    other = run_sweep(spark, SIMULATIONS, SCENARIOS[:1], "test", tmp_path, code="e" * 12, quiet=True)
     assert "this worker has Wend's code" in other.failures[0]["error"]
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from tests.spark import needs_java
 from wend.model.errors import ConfigError
-from wend.pipeline.code_hash import code_hash
+from wend.pipeline.code_hash import hash_code
 from wend.pipeline.sweeps.seed_means import means_by_setting
-from wend.pipeline.sweeps.sweep import SweepResult, sweep
+from wend.pipeline.sweeps.sweep import SweepResult, run_sweep
 from wend.pipeline.sweeps.trials import Trial, TrialKind, Trials
 
 
@@ -111,11 +111,11 @@ def test_a_metric_that_was_not_announced_is_an_error() -> None:
 def test_the_code_of_a_trial_is_what_it_names_and_its_own_file() -> None:
     from wend.planning.flow_workload import draw_workload
 
-    assert BOXES.code() == code_hash(("model", "topology"))
+    assert BOXES.code() == hash_code(("model", "topology"))
     planned = Trials((TrialKind("plan", Box, draw_workload, (), parts=("model",)),))
     assert planned.parts == ("model", "planning/flow_workload.py")
     with pytest.raises(ValueError, match="Wend's source has no planing"):
-        code_hash(("model", "planing"))
+        hash_code(("model", "planing"))
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,7 @@ def trials() -> list[Trial]:
 
 @pytest.fixture(scope="module")
 def swept(spark: Any, trials: list[Trial], tmp_path_factory: pytest.TempPathFactory) -> SweepResult:
-    return sweep(spark, BOXES, trials, "boxes", tmp_path_factory.mktemp("trials"), quiet=True)
+    return run_sweep(spark, BOXES, trials, "boxes", tmp_path_factory.mktemp("trials"), quiet=True)
 
 
 @needs_java
@@ -151,7 +151,7 @@ class TestSwept:
 
     def test_what_is_finished_is_not_run_again(self, spark: Any, swept: SweepResult, trials: list[Trial]) -> None:
         more = [*trials, BOXES.trial({"strategy": "a", "side": 9}, 1)]
-        again = sweep(spark, BOXES, more, "boxes", swept.store.out, quiet=True)
+        again = run_sweep(spark, BOXES, more, "boxes", swept.store.out, quiet=True)
         assert (again.runs, again.ran) == (9, 1)
 
     def test_means_are_over_seeds(self, swept: SweepResult) -> None:
@@ -163,11 +163,11 @@ class TestSwept:
 
     def test_a_trial_that_raises_is_a_row_with_its_error(self, spark: Any, tmp_path: Path) -> None:
         runs = [BOXES.trial({"strategy": s}, 1) for s in ("a", "broken")]
-        done = sweep(spark, BOXES, runs, "boxes", tmp_path, quiet=True)
+        done = run_sweep(spark, BOXES, runs, "boxes", tmp_path, quiet=True)
         (failure,) = done.failures
         assert (failure["strategy"], failure["error"]) == ("broken", "ValueError: a box of seed 1 broke")
-        assert sweep(spark, BOXES, runs, "boxes", tmp_path, quiet=True).ran == 1
+        assert run_sweep(spark, BOXES, runs, "boxes", tmp_path, quiet=True).ran == 1
 
     def test_a_worker_with_other_code_says_so(self, spark: Any, trials: list[Trial], tmp_path: Path) -> None:
-        other = sweep(spark, BOXES, trials[:1], "boxes", tmp_path, code="e" * 12, quiet=True)
+        other = run_sweep(spark, BOXES, trials[:1], "boxes", tmp_path, code="e" * 12, quiet=True)
         assert "this worker has Wend's code" in other.failures[0]["error"]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.spark import needs_java
 from wend.model.errors import ConfigError, TryAgain
 from wend.model.units import SECOND
-from wend.pipeline.storage.compact_tables import compact
+from wend.pipeline.storage.compact_tables import compact_tables
 from wend.pipeline.storage.hadoop_folder import HadoopFolder
 from wend.pipeline.storage.versioned_tables import (
     DataFile,
@@ -104,11 +104,11 @@ def test_old_versions_stay_for_their_time(tmp_path: Path) -> None:
     gone = frozenset({base.tables["t"].files[0].path})
     folder.commit(base, {"t": TableChange(X, files(tmp_path, 2), gone)})
     now[0] = begin + 15 * SECOND
-    assert folder.clean(10 * SECOND) == (0, 0)
+    assert folder.remove_old_versions(10 * SECOND) == (0, 0)
     assert (tmp_path / "data" / "f1.parquet").exists()
     now[0] = begin + 25 * SECOND
     files(tmp_path, 3)
-    assert folder.clean(10 * SECOND) == (1, 2)
+    assert folder.remove_old_versions(10 * SECOND) == (1, 2)
     assert rows(tmp_path) == [2]
 
 
@@ -129,7 +129,7 @@ def test_rows_are_those_of_the_commits(steps: list[tuple[str, int]], seed: int, 
             case "k":
                 files(folder, value, at=str(number))
             case _:
-                tables.clean(0)
+                tables.remove_old_versions(0)
         if version is not None:
             assert sorted(rows(folder)) == sorted(expected.values())
 
@@ -165,12 +165,12 @@ def test_compaction_merges_small_files_of_a_bucket(spark: Any, tmp_path: Path) -
     for x in range(4):
         frame = spark.createDataFrame([(x, x % 2)], "x bigint, bucket bigint")
         version = folder.commit(version, {"t": TableChange(X, folder.write(frame, "t", by="bucket"))})
-    made = compact(spark, tmp_path, retain_ns=3600 * SECOND)
+    made = compact_tables(spark, tmp_path, retain_ns=3600 * SECOND)
     assert (made.files_before, made.files_after, made.files_removed) == (4, 2, 0)
     assert sorted(rows(tmp_path)) == [0, 1, 2, 3]
-    newest = folder.require_newest()
+    newest = folder.require_newest_version()
     assert sorted(folder.read_frame(newest, "t", buckets=[1]).toArrow()["x"].to_pylist()) == [1, 3]
-    assert compact(spark, tmp_path, retain_ns=-1).files_removed == 4
+    assert compact_tables(spark, tmp_path, retain_ns=-1).files_removed == 4
     assert sorted(rows(tmp_path)) == [0, 1, 2, 3]
 
 
@@ -179,13 +179,13 @@ def test_compaction_merges_small_files_of_a_bucket(spark: Any, tmp_path: Path) -
 def test_versions_through_hadoop(spark: Any, tmp_path: Path) -> None:
     place = tmp_path.parent / "plain"
     stored = HadoopFolder(spark, f"file:{place}")
-    assert stored.names("versions") == []
+    assert stored.list_names("versions") == []
     assert stored.read("versions/1.json") is None
     assert stored.create("versions/1.json", b"one")
     assert not stored.create("versions/1.json", b"two")
     assert stored.read("versions/1.json") == b"one"
-    assert stored.names("versions") == ["1.json"]
-    assert list(stored.sizes("versions")) == [("versions/1.json", 3)]
-    assert all(age > -SECOND for _, age in stored.ages("versions", 4 * 10**18))
+    assert stored.list_names("versions") == ["1.json"]
+    assert list(stored.list_sizes("versions")) == [("versions/1.json", 3)]
+    assert all(age > -SECOND for _, age in stored.list_ages("versions", 4 * 10**18))
     stored.remove("versions/1.json")
-    assert stored.names("versions") == []
+    assert stored.list_names("versions") == []

@@ -13,11 +13,11 @@ from wend.model.errors import ConfigError
 from wend.pipeline.workload_generator import (
     BLOCK,
     KINDS,
+    draw_event_block,
     draw_events,
+    draw_subscription_block,
     draw_subscriptions,
-    event_block,
     make_workload,
-    subscription_block,
 )
 
 FIRST = 400
@@ -26,7 +26,7 @@ FIRST = 400
 @cache
 def filters(kind: str, **more: Any) -> list[dict[str, tuple[int, int]]]:
     """The bounds of the first filters, as the parser reads them."""
-    texts = subscription_block(make_workload(kind, 7, **more), 0).column("filter").to_pylist()
+    texts = draw_subscription_block(make_workload(kind, 7, **more), 0).column("filter").to_pylist()
     found = []
     for text in texts[:FIRST]:
         (only,) = parse(text).conjunctions
@@ -36,19 +36,19 @@ def filters(kind: str, **more: Any) -> list[dict[str, tuple[int, int]]]:
 
 @cache
 def rows(kind: str, **more: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = event_block(make_workload(kind, 7, **more), 0).slice(0, FIRST).to_pylist()
+    found: list[dict[str, Any]] = draw_event_block(make_workload(kind, 7, **more), 0).slice(0, FIRST).to_pylist()
     return found
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_block_is_drawn_from_its_seed_and_number_alone(kind: str) -> None:
     workload = make_workload(kind, 7)
-    asked, published = subscription_block(workload, 3), event_block(workload, 3)
-    assert subscription_block(workload, 3).equals(asked)
-    assert event_block(workload, 3).equals(published)
+    asked, published = draw_subscription_block(workload, 3), draw_event_block(workload, 3)
+    assert draw_subscription_block(workload, 3).equals(asked)
+    assert draw_event_block(workload, 3).equals(published)
     for other, block in ((make_workload(kind, 8), 3), (workload, 4)):
-        assert not published.column(1).equals(event_block(other, block).column(1))
-        assert asked["filter"] != subscription_block(other, block)["filter"]
+        assert not published.column(1).equals(draw_event_block(other, block).column(1))
+        assert asked["filter"] != draw_subscription_block(other, block)["filter"]
 
 
 def test_uniform_filters_have_one_to_five_of_ten_attributes_and_events_one_to_ten() -> None:

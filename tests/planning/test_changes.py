@@ -139,7 +139,7 @@ def test_a_plan_that_is_rolled_back_is_not_written_and_not_pushed_again(
     watcher = PlanMonitor(tmp_path / "plan", parse_goal("balance"), 3, 0, 0.2, ["wend://a:1"], None, {})  # type: ignore[arg-type]
 
     def seen() -> dict[str, Any]:
-        return watcher.look(str(tmp_path / "tables"), "10", 0)
+        return watcher.check_plan(str(tmp_path / "tables"), "10", 0)
 
     assert seen()["sentence"].endswith("rolled back: because")
     assert "is not pushed again" in seen()["sentence"]

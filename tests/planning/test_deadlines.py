@@ -13,8 +13,8 @@ from scipy.optimize import linprog
 from tests.planning.nets import networks, overlay, workload
 from tests.planning.test_models import instance, matrices
 from wend.drivers.scenarios import Scenario
-from wend.drivers.sim.run import play
-from wend.drivers.world import build
+from wend.drivers.sim.run import play_world
+from wend.drivers.world import build_world
 from wend.model.errors import ConfigError
 from wend.model.flows import Deadline, check_flows, parse_deadline
 from wend.model.forwarding import Forwarding
@@ -251,7 +251,7 @@ class Overlays:
 
     def __init__(self, folder: Path, seed: int) -> None:
         world = Scenario(peers=20, degree=5, seed=seed, pf=0.0, pl=0.0, topics=1, factor=3.0)
-        self.network = FlowNetwork(build(world).overlay, link=Rate(40.0))
+        self.network = FlowNetwork(build_world(world).overlay, link=Rate(40.0))
         self.flows = draw_workload(20, 200, popularity=0.3, seed=seed, publishers=0.3)
         single = balance(make_problem(self.network, self.flows, make_delivery_graphs(self.network, self.flows, 1)))
         self.flows.demand = self.flows.demand * 0.5 / single.y
@@ -265,9 +265,9 @@ class Overlays:
         return make_plan(self.network, flows, parse_goal(goal), 5)
 
     def on_time(self, plan: Plan | None) -> float:
-        world = build(self.world.with_(strategy="d-tree" if plan is None else "planned"))
+        world = build_world(self.world.with_(strategy="d-tree" if plan is None else "planned"))
         world.plan = None if plan is None else Forwarding(plan)
-        return play(world).summary.on_time
+        return play_world(world).summary.on_time
 
 
 @pytest.mark.parametrize("seed", [2, 3])

@@ -16,8 +16,8 @@ from wend.drivers.sim import simulate
 from wend.drivers.sim.checks import check
 from wend.drivers.sim.drop_ledger import PEER_BUSY, QUEUE_FULL
 from wend.drivers.sim.engine import Engine
-from wend.drivers.sim.run import Outcome, play
-from wend.drivers.world import World, build
+from wend.drivers.sim.run import Outcome, play_world
+from wend.drivers.world import World, build_world
 from wend.model.forwarding import Forwarding
 from wend.model.plan import Plan
 from wend.model.randomness import stream
@@ -69,13 +69,13 @@ class Case:
 
 @pytest.fixture(scope="module")
 def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
-    return Case(tmp_path_factory.mktemp("plan"), build(WORLD).overlay)
+    return Case(tmp_path_factory.mktemp("plan"), build_world(WORLD).overlay)
 
 
 @pytest.fixture(scope="module")
 def narrow(tmp_path_factory: pytest.TempPathFactory) -> Case:
     """The thesis's model: peers that receive from 30 to 110 messages a second, and links without limits."""
-    ring = build(WORLD.with_(link_capacity=None)).overlay
+    ring = build_world(WORLD.with_(link_capacity=None)).overlay
     takes = stream(3, "tests", "peers").integers(30, 110, ring.peers).tolist()
     return Case(
         tmp_path_factory.mktemp("narrow"), Overlay(ring.peers, ring.links, ring.names, tuple((t, inf) for t in takes))
@@ -130,7 +130,7 @@ def test_of_an_overload_the_most_valuable_part_arrives(case: Case) -> None:
 
 
 def test_peers_have_capacities(case: Case) -> None:
-    network = FlowNetwork(build(WORLD).overlay, peer="links")
+    network = FlowNetwork(build_world(WORLD).overlay, peer="links")
     workload = case.offer(1.0)
     plan = make_plan(network, workload, parse_goal("balance"), K)
     plan.write(case.folder / "plan")
@@ -142,10 +142,10 @@ def test_at_the_load_planned_for_peers_nothing_is_dropped(narrow: Case, goal: st
     plan = narrow.plan(1.0, goal)
     assert plan.head.highest_load == pytest.approx(1.0, rel=1e-6)
     stated = narrow.scenario.with_(link_capacity=None, peer_capacity="stated")
-    outcome = play(World(stated, narrow.network.overlay))
+    outcome = play_world(World(stated, narrow.network.overlay))
     assert outcome.summary.drops == {} and outcome.summary.delivery == 1.0
     assert check(outcome) == []
-    full = play(World(stated.with_(strategy="d-tree", plan=None), narrow.network.overlay)).summary
+    full = play_world(World(stated.with_(strategy="d-tree", plan=None), narrow.network.overlay)).summary
     assert full.drops[PEER_BUSY] > 0 and full.delivery < 0.95
     assert full.delivered + full.drops[PEER_BUSY] == full.expected
 
@@ -156,7 +156,7 @@ def test_plans_are_switched_without_loss(case: Case, apart_ms: int) -> None:
     low = 0.5  # half empty links have capacity for the packets that take the shortest path meanwhile
     plans = [Forwarding(case.plan(low, goal)) for goal in ("min-usage", "balance")]
     assert plans[0].id != plans[1].id
-    world = build(case.scenario.with_(queue=64))
+    world = build_world(case.scenario.with_(queue=64))
     world.plan = plans[0]
     begin = world.begin_ns + SECOND
     for turn in range(8):

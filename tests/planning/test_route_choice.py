@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.planning.nets import networks, random_network, workload
 from wend.drivers.scenarios import Scenario
-from wend.drivers.world import build
+from wend.drivers.world import build_world
 from wend.model.errors import ConfigError
 from wend.model.flows import Deadline
 from wend.model.plan import Plan
@@ -84,7 +84,7 @@ class Overlays:
     """40 peers and 200 flows at a third of what fits."""
 
     def __init__(self, seed: int) -> None:
-        self.overlay = build(Scenario(peers=40, degree=5, seed=seed, topics=1)).overlay
+        self.overlay = build_world(Scenario(peers=40, degree=5, seed=seed, topics=1)).overlay
         self.flows = draw_workload(40, 220, popularity=0.1, seed=seed, publishers=0.5).select_flows(np.arange(200))
         network = self.network()
         y = balance(make_problem(network, self.flows, make_delivery_graphs(network, self.flows, 3))).y

@@ -69,7 +69,7 @@ def fragments_to(peer: PeerId, effects: list[Effect]) -> list[Control]:
 
 
 def fits(message: Message) -> bool:
-    return datagrams.decode(datagrams.encode(wire.header(A, B, 1), message), TYPES).message == message
+    return datagrams.decode(datagrams.encode(wire.make_header(A, B, 1), message), TYPES).message == message
 
 
 @settings(max_examples=40)

@@ -32,8 +32,12 @@ HOME = {f"protocol/link/{name}.py" for name in PARTS}
 FIELDS = {field for part in PARTS.values() for field in getattr(part, "__slots__", ())}
 OTHERS = {("strategies/clusters/membership/detector.py", "heard_ns"), ("strategies/tdo/handshake.py", "path")}
 """Fields of other objects that have the name of one of a link's."""
-OF_EVERY_PACKET = {("protocol/peer.py", "heard_ns"), ("protocol/peer.py", "sent_ns")}
-"""Times that the peer sets itself, because a call for each packet is slow."""
+OF_EVERY_PACKET = {
+    *(("protocol/peer.py", field) for field in ("heard_ns", "sent_ns")),
+    ("protocol/link/hellos.py", "sent_ns"),
+    *(("protocol/link/retransmission.py", field) for field in ("sent_ns", "transmitted", "answers")),
+}
+"""Times and counters that others set for every packet, because a call for each is slow."""
 
 STEPS: dict[str, tuple[Callable[[Link], object], ...]] = {
     "begin_incarnation": (lambda link: link.begin_incarnation(link.incarnation + 1),),

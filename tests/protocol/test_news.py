@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.drivers.live.datagrams import decode, encode
 from tests.protocol.talk import sent
 from tests.strategies.adaptive.test_adaptive import FAR, LEFT, ME, MIDDLE, RIGHT, Talk, hops
-from wend.drivers.live.transport.wire import header
+from wend.drivers.live.transport.wire import make_header
 from wend.model.events import Event, EventId
 from wend.model.units import MS, SECOND
 from wend.protocol.config import PeerConfig
@@ -211,7 +211,7 @@ def test_hostile_news_stays_within_its_bounds(told: list[tuple[int, list[Failure
     assert talk.publish()
     for hello in news_to(RIGHT, talk.until(talk.now + 100 * MS, hearing=())):
         assert sum(len(news.down) for news in hello) <= MAX_CLAIMS
-        assert len(encode(header(0, 1, 1), Hello(1, True, 0, hello))) < 2_000
+        assert len(encode(make_header(0, 1, 1), Hello(1, True, 0, hello))) < 2_000
     for peer in ALL:
         talk.hear(peer, Hello(1, True))
     assert talk.peer.view.news is not None
@@ -221,6 +221,6 @@ def test_hostile_news_stays_within_its_bounds(told: list[tuple[int, list[Failure
 
 def test_news_travels_over_the_wire_and_its_absence_costs_nothing() -> None:
     hello = Hello(1, True, 80 * MS, (BROKEN,))
-    assert decode(encode(header(0, 1, 1), hello)).message == hello
-    plain, with_news = (len(encode(header(0, 1, 1), one)) for one in (Hello(1, True, 80 * MS), hello))
+    assert decode(encode(make_header(0, 1, 1), hello)).message == hello
+    plain, with_news = (len(encode(make_header(0, 1, 1), one)) for one in (Hello(1, True, 80 * MS), hello))
     assert with_news - plain < 20

@@ -127,7 +127,7 @@ def test_a_packet_that_returns_is_not_withdrawn() -> None:
     for forward in (onward, back):
         retransmission.forward(0, forward, [])
     assert retransmission.withdraw(C) == [onward]
-    assert retransmission.in_flight() == [back]
+    assert retransmission.packets_in_flight() == [back]
 
 
 @pytest.mark.parametrize("control_waits", [False, True])

@@ -28,7 +28,7 @@ from wend.model.errors import Untrusted, WireError
 from wend.model.random_stream import RandomStream, peer_stream
 from wend.model.units import MS, SECOND
 from wend.security import noise, packets
-from wend.security.certificates import RootVerifier, make_request, make_root, sign
+from wend.security.certificates import RootVerifier, make_request, make_root, sign_certificate
 from wend.security.cookies import mac, mac1_key
 from wend.security.group_keys import SHORT_FORM, TOLD_FORM, GroupKeys, GroupMessage
 from wend.security.handshakes import PROLOGUE
@@ -193,10 +193,10 @@ def _datagram() -> Target:
         for datagram in (data, data + crc32(data).to_bytes(4, "little")):
             with suppress(WireError):
                 datagrams.decode(datagram)
-            if wire.fault(datagram) is None:
-                inner = wire.unframe(datagram)
+            if wire.find_fault(datagram) is None:
+                inner = wire.unframe_datagram(datagram)
                 with suppress(WireError):
-                    address_messages.decode(inner.header.sender, inner.body)
+                    address_messages.decode_address_message(inner.header.sender, inner.body)
 
     return target
 
@@ -209,7 +209,7 @@ def _body() -> Target:
             with suppress(WireError):
                 wire.decode_body(kind, data)
         with suppress(WireError):
-            address_messages.decode(1, data)
+            address_messages.decode_address_message(1, data)
 
     return target
 
@@ -222,7 +222,7 @@ def _frame() -> Target:
             with suppress(WireError):
                 decode(data)
             with suppress(WireError):
-                for body in wire.Splitter().feed(data):
+                for body in wire.FrameSplitter().feed(data):
                     decode(body)
 
     return target
@@ -251,7 +251,7 @@ def seeds() -> dict[str, list[bytes]]:
     said = packets.Introduction(3, 1, 2, credentials_of(1, root=b"another").certificate).encode(padded=True)
     request = make_request("site", bytes([1]) * 32, bytes([2]) * 32)
     dates = {"not_before_s": START_S - 9, "not_after_s": START_S + 999}
-    certificate = sign(request, _ROOT, _SECRET, serial=2, peer=1, groups=("a",), **dates)
+    certificate = sign_certificate(request, _ROOT, _SECRET, serial=2, peer=1, groups=("a",), **dates)
     kept = json.loads(CORPUS.read_text())
     told = [TOLD_FORM.pack(1, GROUP, 9 << 32, 0, bytes(32)), *(SHORT_FORM.pack(kind, GROUP, 5) for kind in (2, 3))]
     initiations = [datagram for datagram in by_type.values() if datagram[3] == packets.INITIATION]

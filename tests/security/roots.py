@@ -2,7 +2,7 @@
 
 import time
 
-from wend.security.certificates import RootVerifier, make_credentials, make_request, make_root, sign
+from wend.security.certificates import RootVerifier, make_credentials, make_request, make_root, sign_certificate
 from wend.security.identity import Credentials, Verifier
 
 DAY_S = 86_400
@@ -20,7 +20,7 @@ class Laboratory:
 
     def credentials(self, peer: int, serial: int = 0, life_s: int = DAY_S) -> Credentials:
         signing, session = bytes([peer + 1]) * 32, bytes([peer + 101]) * 32
-        certificate = sign(
+        certificate = sign_certificate(
             make_request(f"site-{peer}", signing, session), self.root, self._secret,
             serial=serial or 100 + peer, peer=peer, groups=("plant",),
             not_before_s=self._now_s - DAY_S, not_after_s=self._now_s + life_s,

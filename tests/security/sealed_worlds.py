@@ -24,11 +24,11 @@ from tests.security.attacker import FLOOD, OFF_PATH, ON_PATH, Attacker, Violatio
 from tests.security.doubles import START_S, MacVerifier, credentials_of, random_bytes
 from wend.drivers.live.transport import wire
 from wend.drivers.scenarios import Scenario, make_scenario
-from wend.drivers.sim.checks import examine
+from wend.drivers.sim.checks import check_properties
 from wend.drivers.sim.engine import Engine
 from wend.drivers.sim.network import LEAVING, Network
-from wend.drivers.sim.run import Outcome, summarise
-from wend.drivers.world import World, build
+from wend.drivers.sim.run import Outcome, summarise_run
+from wend.drivers.world import World, build_world
 from wend.model.events import PeerId
 from wend.model.random_stream import peer_stream
 from wend.model.units import MS, SECOND, Nanos
@@ -114,8 +114,8 @@ class SealedEngine(Engine):
 
     # ---------------------------------------------------------------- peers and their sessions
 
-    def schedule(self) -> None:
-        super().schedule()
+    def schedule_all(self) -> None:
+        super().schedule_all()
         self.agenda.push(0, LEAVING, 0, None)
 
     def apply_fault(self, now: Nanos, peer: PeerId, what: Any) -> list[Effect]:
@@ -217,8 +217,8 @@ class SealedEngine(Engine):
     def results(self) -> tuple[list[tuple[Any, ...]], list[str]]:
         """Play it. Returns all deliveries with their times, and which promises of any run are broken."""
         self.run()
-        outcome = Outcome(summarise(self, 0.0), self.trace, self.world)
-        return [*self.trace.deliveries.rows()], [str(one) for one in examine(outcome, ("safety", "integrity"))]
+        outcome = Outcome(summarise_run(self, 0.0), self.trace, self.world)
+        return [*self.trace.deliveries.rows()], [str(one) for one in check_properties(outcome, ("safety", "integrity"))]
 
     def totals(self) -> Counter[str]:
         return Counter({"deliveries": len(self.trace.deliveries), "datagrams": self.datagrams})
@@ -280,7 +280,7 @@ def scenario_of(seed: int, **fields: Any) -> Scenario:
 def outsiders_change_nothing(seed: int, **options: Any) -> SealedEngine:
     """Play a world on open links, on sealed ones, and with an attacker off the path: all deliver the same."""
     scenario = scenario_of(seed)
-    world = build(scenario).for_strategy(scenario.strategy)
+    world = build_world(scenario).for_strategy(scenario.strategy)
     unsealed = Engine(world)
     unsealed.run()
     with short_lived_keys():
@@ -301,7 +301,7 @@ def nothing_but_loss_and_delay(seed: int, **options: Any) -> SealedEngine:
     """Play a world in the hands of an attacker, who leaves before its end."""
     keeps = seed % 2 == 0
     scenario = scenario_of(seed, persistence=keeps, drain="22s" if keeps else "6s")
-    world = build(scenario).for_strategy(scenario.strategy)
+    world = build_world(scenario).for_strategy(scenario.strategy)
     with short_lived_keys():
         engine = SealedEngine(world, on_path=ON_PATH, off_path=OFF_PATH, **options)
         delivered, wrong = engine.results()

@@ -25,7 +25,7 @@ from wend.security.certificates import (
     public_signing_key,
     read_request,
     read_root,
-    sign,
+    sign_certificate,
 )
 from wend.security.identity import Identity, Untrusted
 from wend.security.packets import MAX_CERTIFICATE_BYTES
@@ -48,7 +48,7 @@ def signed(**changed: Any) -> bytes:
         "not_before_s": BEGIN,
         "not_after_s": END,
     }
-    return sign(**{**fields, **changed})
+    return sign_certificate(**{**fields, **changed})
 
 
 def refused(certificate: bytes, now_s: int = NOW, verifier: RootVerifier = TRUST) -> str:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from wend.model.errors import Untrusted
 from wend.model.events import SIGNATURE_HEADER, SIGNED_BY_HEADER, Event, EventId, Range
-from wend.security.certificates import RootVerifier, make_credentials, make_request, make_root, sign
+from wend.security.certificates import RootVerifier, make_credentials, make_request, make_root, sign_certificate
 from wend.security.event_signatures import EventSigner, EventVerifier
 
 NOW = 1_000_000
@@ -18,7 +18,7 @@ ROOT = make_root("test", b"r" * 32, serial=1, not_before_s=0, not_after_s=2 * NO
 
 def credentials_of(peer: int, root: bytes = b"r" * 32, end_s: int = NOW + 10) -> Any:
     seed = bytes([peer]) * 32
-    made = sign(
+    made = sign_certificate(
         make_request(f"site-{peer}", seed, seed),
         make_root("test", root, serial=1, not_before_s=0, not_after_s=2 * NOW),
         root,

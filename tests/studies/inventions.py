@@ -44,7 +44,7 @@ def _shown(study: Study, size_name: str) -> Iterator[tuple[Fields, str]]:
     size = study.find_size(size_name)
     for figure in study.figures:
         for panel in figure.panels:
-            for _, points in figure.panel_lines(panel, size):
+            for _, points in figure.points_by_series(panel, size):
                 yield from ((point.fields, point.metric) for point in points if point.metric)
     for table in study.tables:
         yield from ((fields, row.metric) for _, fields in table.columns for row in table.rows)

@@ -181,7 +181,7 @@ LINE = [(0, 1), (1, 2), (2, 3), (3, 4)]
 
 def test_the_printed_program_replaces_what_it_knows() -> None:
     graph = FlowNetwork(overlay(5, LINE), link=Rate(1.0)).graph
-    program = printed.Program(graph, 1)
+    program = printed.PrintedProgram(graph, 1)
     assert program.find_trees(0, [2, 4]) == ((0, 1, 2, 3, 4),)  # both paths are new, and are united
     assert program.find_trees(0, [4, 2]) == ((0, 1, 2),)  # both paths are known: the last one remains
     assert program.find_trees(0, [3, 4]) == ((0, 1, 2, 3, 4),)
@@ -192,7 +192,7 @@ def test_the_printed_program_replaces_what_it_knows() -> None:
 
 def test_the_printed_program_leaves_graphs_empty_and_they_cost_nothing() -> None:
     graph = FlowNetwork(overlay(5, LINE), link=Rate(1.0)).graph
-    assert printed.Program(graph, 2).find_trees(0, [4]) == ((0, 1, 2, 3, 4), ())
+    assert printed.PrintedProgram(graph, 2).find_trees(0, [4]) == ((0, 1, 2, 3, 4), ())
     messages = [(0, [4])] * 6
 
     def needed(k: int) -> float:
@@ -207,12 +207,12 @@ def test_the_shortcut_changes_nothing() -> None:
     publishers, receivers = draw_messages(cell, 1)
     graph = make_network(cell, 1, Rate(1.0)).graph
 
-    class Plain(printed.Program):
+    class Plain(printed.PrintedProgram):
         def _select_relevant(self, publisher: int, receivers: object) -> object:  # type: ignore[override]
             return receivers
 
     for k in (1, 3):
-        quick, plain = printed.Program(graph, k), Plain(graph, k)
+        quick, plain = printed.PrintedProgram(graph, k), Plain(graph, k)
         for number, wanted in enumerate(receivers):
             who = publishers[number % 3]
             assert quick.find_trees(who, wanted.tolist()) == plain.find_trees(who, wanted.tolist())
@@ -254,7 +254,7 @@ def test_only_what_is_a_share_is_cut_off_at_all_of_it(metric: str, value: float)
     size, heights = CAMPR.sizes[-1], []
     for figure in (one for one in CAMPR.figures if one.name in ("5.1", "5.2")):
         for panel in (one for one in figure.panels if one.metric == metric):
-            points = [point for _, line in figure.panel_lines(panel, size) for point in line]
+            points = [point for _, line in figure.points_by_series(panel, size) for point in line]
             known = {(size.setting_key(point.fields), metric): Estimate(value, 0.2, 5) for point in points}
             axes = canvas.Figure().subplots()
             Drawing(size, known, {}, "").draw_panel(axes, figure, panel)

@@ -88,13 +88,13 @@ ORDER = CLAIM.replace("value = 0.10", "value = 0.0").replace('rel = "="', 'rel =
 )
 def test_a_strict_order_needs_the_whole_interval(sample: list[float], expected: str, sure: bool) -> None:
     result = verdict(ORDER, dcrd=sample)
-    assert (result.verdict, result.sure) == (expected, sure)
+    assert (result.verdict, result.is_sure) == (expected, sure)
     mirrored = verdict(ORDER.replace('">"', '"<"'), dcrd=[-each for each in sample])
-    assert (mirrored.verdict, mirrored.sure) == (expected, sure)
+    assert (mirrored.verdict, mirrored.is_sure) == (expected, sure)
 
 
 def test_one_seed_shows_an_order_but_contradicts_nothing() -> None:
-    assert (verdict(ORDER, dcrd=[0.1]).verdict, verdict(ORDER, dcrd=[0.1]).sure) == ("met", None)
+    assert (verdict(ORDER, dcrd=[0.1]).verdict, verdict(ORDER, dcrd=[0.1]).is_sure) == ("met", None)
     assert verdict(ORDER, dcrd=[-0.1]).verdict == "not met"
 
 
@@ -107,7 +107,7 @@ def test_a_failed_run_fails_its_claims() -> None:
     (claim,) = parse_claims(CLAIM)
     setting = SIZE.setting_key(claim.settings()[0])
     (result,) = judge_claims([claim], {setting: {1: {"on_time": 0.1}, 2: None, 3: {"on_time": 0.1}}}, SIZE)
-    assert (result.verdict, result.sure, result.parts[0].failed) == ("not met", True, 1)
+    assert (result.verdict, result.is_sure, result.parts[0].failed) == ("not met", True, 1)
     assert result.parts[0].ours is not None and result.parts[0].ours.seeds == 2
 
 
@@ -156,23 +156,23 @@ def test_a_verdict_is_sure_unless_the_interval_reaches_across_a_bound(
     rel: str, sample: list[float], expected: str, sure: bool
 ) -> None:
     result = verdict(CLAIM.replace('rel = "="', f'rel = "{rel}"'), dcrd=sample)
-    assert (result.verdict, result.sure) == (expected, sure)
+    assert (result.verdict, result.is_sure) == (expected, sure)
 
 
 def test_one_part_that_surely_fails_makes_the_whole_sure() -> None:
     text = CLAIM.replace("value = 0.10", "value = [0.10, 0.30, 0.10]")
     text += 'parts = [{ label = "open" }, { label = "no" }, { label = "for information", info = true }]\n'
     result = verdict(text, dcrd=[0.05, 0.10, 0.15])
-    assert [part.sure for part in result.parts] == [False, True, False]
-    assert (result.verdict, result.sure) == ("not met", True)
-    assert verdict(text.replace("0.30", "0.10"), dcrd=[0.05, 0.10, 0.15]).sure is False
-    assert verdict(text.replace("0.30", "0.10"), dcrd=[0.10, 0.10, 0.10]).sure is True
+    assert [part.is_sure for part in result.parts] == [False, True, False]
+    assert (result.verdict, result.is_sure) == ("not met", True)
+    assert verdict(text.replace("0.30", "0.10"), dcrd=[0.05, 0.10, 0.15]).is_sure is False
+    assert verdict(text.replace("0.30", "0.10"), dcrd=[0.10, 0.10, 0.10]).is_sure is True
 
 
 def test_nothing_is_sure_or_unsure_without_an_interval_or_a_gate() -> None:
-    assert verdict(CLAIM, dcrd=[0.1]).sure is None
-    assert verdict(CLAIM).sure is None
-    assert verdict(CLAIM + "doubt = true\n", dcrd=[0.55, 0.60, 0.65]).sure is None
+    assert verdict(CLAIM, dcrd=[0.1]).is_sure is None
+    assert verdict(CLAIM).is_sure is None
+    assert verdict(CLAIM + "doubt = true\n", dcrd=[0.55, 0.60, 0.65]).is_sure is None
 
 
 def test_a_difference_is_taken_seed_by_seed() -> None:

@@ -11,7 +11,7 @@ from wend.drivers.sim.dht_workload import Workload
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND
 from wend.studies.claims import Estimate, judge_claims, load_claims
-from wend.studies.dmm.crash import CRASH_METRICS, CrashTrial, crash_setting, recovery_s, run_crash
+from wend.studies.dmm.crash import CRASH_METRICS, CrashTrial, compute_recovery_s, make_crash_setting, run_crash
 from wend.studies.dmm.range_workload import (
     ATTRIBUTES,
     HIGHEST,
@@ -19,12 +19,12 @@ from wend.studies.dmm.range_workload import (
     draw_rounds,
     draw_subscriptions,
     find_matches,
-    timed_publications,
-    timed_subscriptions,
+    make_timed_publications,
+    make_timed_subscriptions,
 )
-from wend.studies.dmm.runs import STRATEGIES, place_peers, play
+from wend.studies.dmm.runs import STRATEGIES, place_peers, play_run
 from wend.studies.dmm.study import DMM_STUDY
-from wend.studies.dmm.trials import SCALE_METRICS, TRIALS, ScaleTrial, run_scale, scale_setting
+from wend.studies.dmm.trials import SCALE_METRICS, TRIALS, ScaleTrial, make_scale_setting, run_scale
 from wend.studies.study_report import write_report
 from wend.studies.study_run import StudyResults, collect_runs
 
@@ -44,7 +44,7 @@ def drawn(distribution: str = "uniform", predicates: int = 0, count: int = 400) 
 @pytest.mark.parametrize(("distribution", "predicates"), [("uniform", 0), ("zipf", 0), ("uniform", 4)])
 def test_brute_force_over_arrays_is_brute_force_over_filters(distribution: str, predicates: int) -> None:
     subscriptions, events = drawn(distribution, predicates)
-    workload = Workload(timed_subscriptions(subscriptions, 0, 1), (), timed_publications(events))
+    workload = Workload(make_timed_subscriptions(subscriptions, 0, 1), (), make_timed_publications(events))
     found, expected = find_matches(subscriptions, events), brute_force(workload)
     assert len(found.publication) > 100
     assert np.array_equal(found.publication, expected.publication)
@@ -95,7 +95,7 @@ def test_with_predicates_only_the_first_selects() -> None:
 
 def test_the_bound_is_the_delay_between_hosts() -> None:
     found = run_scale(ScaleTrial("direct", **SMALL), 1)
-    setting = scale_setting(ScaleTrial("direct", **SMALL), 1)
+    setting = make_scale_setting(ScaleTrial("direct", **SMALL), 1)
     delays = []
     for event, wanted in zip(*setting.due, strict=True):
         pair = setting.workload.publications[event].peer, setting.workload.subscriptions[wanted].peer
@@ -137,8 +137,8 @@ def test_a_strategy_runs_with_the_settings_of_the_study(strategy: str) -> None:
 
 
 def test_what_is_lost_is_missing() -> None:
-    setting = scale_setting(ScaleTrial("hermes", loss=0.2, **SMALL), 1)
-    played = play(setting, "hermes", cache=False)
+    setting = make_scale_setting(ScaleTrial("hermes", loss=0.2, **SMALL), 1)
+    played = play_run(setting, "hermes", cache=False)
     assert 0.2 < played.made.mean() < 0.9
     assert (played.delay_ns[played.made] > 0).all()
     assert (played.delay_ns[~played.made] == -1).all()
@@ -154,7 +154,7 @@ def test_every_choice_of_links_has_a_network_in_a_smoke_run() -> None:
 
 def test_those_who_crashed_before_a_publication_are_not_due() -> None:
     trial = CrashTrial("direct", crashed=10, **SMALL)
-    setting = crash_setting(trial, 1)
+    setting = make_crash_setting(trial, 1)
     (change,) = setting.workload.changes
     assert (change.time_ns, len(set(change.peers))) == (trial.crash_ns, 10)
     rows = zip(*setting.due, strict=True)
@@ -180,7 +180,7 @@ def test_those_who_crashed_before_a_publication_are_not_due() -> None:
     ],
 )
 def test_the_recovery_is_the_first_good_window_before_good_ones(shares: dict[int, float], seconds: float) -> None:
-    assert recovery_s(shares) == seconds
+    assert compute_recovery_s(shares) == seconds
 
 
 # ---------------------------------------------------------------- the study
@@ -207,7 +207,7 @@ def test_every_figure_shows_metrics_of_its_trials_with_rendezvous_and_the_bound(
     for figure in DMM_STUDY.figures:
         shown = set()
         for panel in figure.panels:
-            for series, points in figure.panel_lines(panel, size):
+            for series, points in figure.points_by_series(panel, size):
                 shown.add(series.strategy)
                 assert points
                 assert all(point.metric in metrics[point.fields["kind"]] for point in points), figure.name

@@ -9,13 +9,14 @@ from wend.studies.claims import ClaimTerm, load_claims, parse_claims
 from wend.studies.esposito.fault_matrix import FAULTS, play_fault
 from wend.studies.esposito.runs import (
     KNOWN,
+    LINKS,
     PUBLISHERS,
     RUN_METRICS,
     SETTLE_NS,
     STRATEGIES,
     Crashes,
     CrashRun,
-    Measured,
+    MeasuredEvents,
     make_scenario,
     run_crashes,
 )
@@ -52,6 +53,22 @@ def test_a_run_of_the_study_is_run_once() -> None:
     assert DEFAULT.trials is not None
     assert len({DEFAULT.trials.key(run) for run in runs}) == len(runs)  # type: ignore[arg-type]
     assert all(DEFAULT.trials.cost(run) > 0 for run in runs)  # type: ignore[arg-type]
+
+
+def test_both_schemes_run_with_every_number_of_backups() -> None:
+    (figure,) = (figure for figure in ESPOSITO.figures if figure.name == "11-k")
+    shown = {(fields["strategy"], int(fields["backups"])) for fields in figure.settings(DEFAULT)}
+    assert shown == {(strategy, k) for strategy in ("esposito", "clusters") for k in range(4)}
+
+
+def test_rare_failures_are_those_of_one_link_in_the_network_at_a_time() -> None:
+    often, rarely = (
+        make_scenario(CrashRun("scribe", failures_per=rate), 1).outages  # type: ignore[arg-type]
+        for rate in ("link", "network")
+    )
+    assert often is not None and rarely is not None
+    assert often.down == rarely.down
+    assert rarely.up.mean_s == 5000 * LINKS == LINKS * often.up.mean_s
 
 
 def test_an_operand_may_be_the_mean_of_settings_that_no_product_gives() -> None:
@@ -118,7 +135,7 @@ def test_the_success_rate_is_that_of_events_that_count() -> None:
     }
     rows = outcome.trace.deliveries.numbers("publisher", "incarnation", "sequence", "subscriber").tolist()
     made = {tuple(row) for row in rows}
-    assert Measured(outcome).compute_metrics()["success"] == pytest.approx(len(due & made) / len(due))
+    assert MeasuredEvents(outcome).compute_metrics()["success"] == pytest.approx(len(due & made) / len(due))
     assert len(due) > 50
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from wend.drivers.sim.checks import promised_properties
-from wend.drivers.sim.run import play as play_world
+from wend.drivers.sim.run import play_world
 from wend.drivers.world import World
 from wend.studies.esposito.fault_matrix import (
     COMBINED,

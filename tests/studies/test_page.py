@@ -158,7 +158,7 @@ def test_legends_have_the_markers_of_the_lines() -> None:
 def test_intervals_end_where_shares_do() -> None:
     full_mesh = DCRD.figures[0]
     size, panel = DCRD.find_size("default"), full_mesh.panels[0]
-    points = [point for _, line in full_mesh.panel_lines(panel, size) for point in line]
+    points = [point for _, line in full_mesh.points_by_series(panel, size) for point in line]
     known = {(size.setting_key(point.fields), point.metric or ""): Estimate(0.99, 0.03, 5) for point in points}
     axes = Canvas().subplots()
     Drawing(size, known, {}, "").draw_panel(axes, full_mesh, panel)
@@ -173,7 +173,7 @@ def test_intervals_of_deviations_end_at_zero_and_those_of_gains_do_not(study: st
     found = find_study(study)
     size, figure = found.find_size("default"), next(each for each in found.figures if each.name == name)
     for panel in (each for each in figure.panels if not each.percent):
-        points = [point for _, line in figure.panel_lines(panel, size) for point in line]
+        points = [point for _, line in figure.points_by_series(panel, size) for point in line]
         known = {(size.setting_key(point.fields), point.metric or ""): Estimate(2.0, 3.0, 5) for point in points}
         axes = Canvas().subplots()
         Drawing(size, known, {}, "").draw_panel(axes, figure, panel)

@@ -98,7 +98,7 @@ def test_verdicts_that_more_seeds_may_turn_are_marked(finished: StudyResults, tm
     def turned(result: ClaimResult) -> ClaimResult:
         if result.claim.id != "dcrd.mesh.qos":
             return result
-        assert (result.verdict, result.sure) == ("not met", True)
+        assert (result.verdict, result.is_sure) == ("not met", True)
         return replace(result, parts=tuple(replace(part, could=frozenset((True, False))) for part in result.parts))
 
     bare = replace(finished.study, figures=())

@@ -3,12 +3,13 @@
 import pytest
 
 from wend.drivers.scenarios import Scenario
-from wend.drivers.world import build
+from wend.drivers.world import build_world
 from wend.model.errors import ConfigError
 from wend.pipeline.scenario_rows import scenario_key
-from wend.studies import find_study
+from wend.studies import STUDIES, find_study
 from wend.studies.claims import load_claims
-from wend.studies.dcrd.study import DCRD, crashes
+from wend.studies.dcrd.study import DCRD, make_crash_fields
+from wend.studies.study_model import Axis, Figure, Panel, Series, Size
 from wend.studies.study_run import collect_runs
 
 EVERY = DCRD.strategies()
@@ -39,7 +40,7 @@ def test_peers_crash_as_often_as_the_axis_says() -> None:
         up, down = run.peer_outages.up.mean_s, run.peer_outages.down.mean_s
         shares.add(round(down / (up + down), 9))
     assert shares == {0.02, 0.04, 0.06, 0.08, 0.10}
-    world = build(Scenario(peers=20, duration="600s", peer_outages=crashes(0.1)))
+    world = build_world(Scenario(peers=20, duration="600s", peer_outages=make_crash_fields(0.1)))
     lost = sum(until - start for _, start, until in world.peer_faults.outages())
     assert lost / (20 * (world.end_ns - world.begin_ns)) == pytest.approx(0.1, rel=0.25)
 
@@ -58,10 +59,42 @@ def test_other_readings_stand_beside_the_paper() -> None:
     assert estimators == {"nominal", "measured"}
 
 
+def test_a_coarse_size_runs_fewer_points_on_axes_that_say_so() -> None:
+    fine = Size(name="fine", seeds=1)
+    coarse = Size(name="coarse", seeds=1, coarse=True)
+    thin = Size(name="thin", seeds=1, coarse=True, thin=True)
+    axis = Axis("peers", (10, 20, 40), (10,), "peers", coarse=(10, 40))
+    assert [axis.run_values(size) for size in (fine, coarse, thin)] == [(10, 20, 40), (10, 40), (10,)]
+    assert [axis.shown_values(size) for size in (fine, coarse, thin)] == [(10, 20, 40), (10, 20, 40), (10,)]
+    assert Axis("peers", (10, 20), (10,), "peers").run_values(coarse) == (10, 20)
+
+
+def test_a_figure_shows_what_claims_run_beyond_its_own_points() -> None:
+    series = (Series("dcrd", {"strategy": "dcrd"}),)
+    axis = Axis("peers", (10, 20), (10,), "peers", coarse=(10,))
+    figure = Figure("1", "Size", "", {}, (Panel("Delivery", "%", "delivery"),), series, axis)
+    coarse = Size(name="coarse", seeds=1, coarse=True)
+    only = Size(name="only", seeds=1, shows_only=frozenset({"1"}))
+    ((_, points),) = figure.points_by_series(figure.panels[0], coarse)
+    assert [point.x for point in points] == [10, 20]
+    assert list(figure.settings(coarse)) == [{"strategy": "dcrd", "peers": 10}]
+    assert not list(figure.settings(only))
+    assert list(figure.points_by_series(figure.panels[0], only)) == [(series[0], points)]
+
+
+def test_the_default_of_a_study_has_seeds_for_an_interval_of_every_claim() -> None:
+    for study in STUDIES.values():
+        size = study.find_size("default")
+        for claim in load_claims(study.name):
+            for fields in claim.settings():
+                if fields.get("kind") not in size.leaves_out:
+                    assert len(size.make_runs(fields)) >= 4, claim.id
+
+
 def test_sizes() -> None:
     assert [(size.name, size.duration_s, size.seeds) for size in DCRD.sizes] == [
         ("smoke", 20.0, 2),
-        ("default", 300.0, 5),
+        ("default", 120.0, 5),
         ("full", 7200.0, 10),
     ]
 

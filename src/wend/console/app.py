@@ -69,7 +69,7 @@ SUBCOMMANDS = {
 }
 
 
-class Commands(Mapping[str, Any]):
+class LazyCommands(Mapping[str, Any]):
     """The subcommands by name. Each is imported when it is asked for."""
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class LazyGroup(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands: Any = Commands()
+        self.commands: Any = LazyCommands()
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         commands = self.commands
@@ -122,7 +122,7 @@ def _print_version(wanted: bool) -> None:
 
 
 @app.callback()
-def _options(
+def _root_options(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,

@@ -57,13 +57,13 @@ def root(
     as_json: Json = False,
 ) -> None:
     """Make the root of an overlay: its key and its certificate."""
-    key_files.check_new(folder / key_files.ROOT_KEY, folder / key_files.ROOT)
+    key_files.check_absent(folder / key_files.ROOT_KEY, folder / key_files.ROOT)
     secret, serial, now = key_files.new_secret(), key_files.new_serial(), wall_s()
     ends = now + _days_to_seconds(days)
     certificate = certificates.make_root(name, secret, serial=serial, not_before_s=now - SKEW_S, not_after_s=ends)
     key_files.make_folder(folder)
     key_files.write_signing_key(folder / key_files.ROOT_KEY, secret)
-    key_files.write_new(folder / key_files.ROOT, key_files.certificates_pem([certificate]))
+    key_files.write_new_file(folder / key_files.ROOT, key_files.encode_certificates([certificate]))
     text = f"{folder}: the root {name}, until {certificates.utc_text(ends)}; {key_files.ROOT_KEY} is secret"
     _print_result(text, as_json, folder=str(folder), name=name, ends=certificates.utc_text(ends))
 
@@ -75,13 +75,13 @@ def new(
 ) -> None:
     """Make keys for a site or a client, and a request for the root to sign. Private keys never leave the folder."""
     places = [folder / file for file in (key_files.SIGNING_KEY, key_files.SESSION_KEY, key_files.REQUEST)]
-    key_files.check_new(*places)
+    key_files.check_absent(*places)
     signing, session = key_files.new_secret(), key_files.new_secret()
     request = certificates.make_request(name, signing, session)
     key_files.make_folder(folder)
     key_files.write_signing_key(places[0], signing)
     key_files.write_session_key(places[1], session)
-    key_files.write_new(places[2], key_files.request_pem(request))
+    key_files.write_new_file(places[2], key_files.encode_request(request))
     text = f"{places[2]}: have the root sign it, and put the certificate at {folder / key_files.CERTIFICATE}"
     _print_result(text, as_json, request=str(places[2]), certificate=str(folder / key_files.CERTIFICATE))
 
@@ -100,11 +100,11 @@ def sign(
     as_json: Json = False,
 ) -> None:
     """Sign a request at the root: the certificate of a peer or, without --peer, of a client."""
-    key_files.check_new(out)
+    key_files.check_absent(out)
     secret = key_files.read_signing_key(root / key_files.ROOT_KEY)
     roots = key_files.read_certificates(root / key_files.ROOT)
     content, now, serial = key_files.read_request_file(request), wall_s(), key_files.new_serial()
-    certificate = certificates.sign(
+    certificate = certificates.sign_certificate(
         content,
         roots[0],
         secret,
@@ -118,9 +118,9 @@ def sign(
     _check_id_is_free(root, peer, certificates.read_request(content).signing_key)
     key_files.make_folder(root / key_files.ISSUED)
     issued = root / key_files.ISSUED / f"{serial}.pem"
-    key_files.write_new(issued, key_files.certificates_pem([certificate]))
+    key_files.write_new_file(issued, key_files.encode_certificates([certificate]))
     try:
-        key_files.write_new(out, key_files.certificates_pem([certificate, *roots]))
+        key_files.write_new_file(out, key_files.encode_certificates([certificate, *roots]))
     except ConfigError:
         issued.unlink(missing_ok=True)  # nobody has it
         raise
@@ -163,12 +163,12 @@ def token(
     secret, ends, serial = key_files.new_token(), wall_s() + _days_to_seconds(days), key_files.new_serial()
     key_files.read_tokens(folder / key_files.TOKENS)
     if out is not None:
-        key_files.write_new(out, f"{secret}\n".encode(), mode=0o600)
-    record = key_files.ClientToken(name, key_files.token_hash(secret), serial, ends, tuple(split_names(groups)))
+        key_files.write_new_file(out, f"{secret}\n".encode(), mode=0o600)
+    record = key_files.ClientToken(name, key_files.hash_token(secret), serial, ends, tuple(split_names(groups)))
     key_files.append_line(folder / key_files.TOKENS, msgspec.json.encode(record).decode())
     text = secret if out is None else f"{out}: a token of {name}, until {certificates.utc_text(ends)}, serial {serial}"
     place = {"token": secret} if out is None else {"file": str(out)}
-    _print_result(text, as_json, **place, **_make_row("token", key_files.token_identity(record), frozenset(), 0))
+    _print_result(text, as_json, **place, **_make_row("token", key_files.make_token_identity(record), frozenset(), 0))
 
 
 def revoke(
@@ -259,7 +259,7 @@ def _issued_identities(folder: Path) -> "list[Identity]":
 
 
 def _token_identities(folder: Path) -> "list[Identity]":
-    return [key_files.token_identity(each) for each in key_files.read_tokens(folder / key_files.TOKENS)]
+    return [key_files.make_token_identity(each) for each in key_files.read_tokens(folder / key_files.TOKENS)]
 
 
 def _root_rows(folder: Path) -> list[dict[str, Any]]:
@@ -268,18 +268,18 @@ def _root_rows(folder: Path) -> list[dict[str, Any]]:
     ders += key_files.read_certificates(folder / key_files.ROOT) if os.path.lexists(folder / key_files.ROOT) else []
     now = wall_s()
     roots = map(certificates.read_root, dict.fromkeys(ders))
-    return [_make_fields("root", each.name, each.not_after_s, now) for each in roots]
+    return [_common_fields("root", each.name, each.not_after_s, now) for each in roots]
 
 
 def _make_row(kind: str, identity: "Identity", revoked: frozenset[int], now: int) -> dict[str, Any]:
-    fields = _make_fields(kind, identity.name, identity.not_after_s, now)
+    fields = _common_fields(kind, identity.name, identity.not_after_s, now)
     fields |= {"peer": identity.peer, "groups": list(identity.groups)}
     fields["serial"] = str(identity.serial)  # many readers of JSON round numbers beyond 2**53
     return fields | ({"state": "revoked"} if identity.serial in revoked else {})
 
 
-def _make_fields(kind: str, name: str, ends_s: int, now: int) -> dict[str, Any]:
-    """What a root, a certificate and a token have in common."""
+def _common_fields(kind: str, name: str, ends_s: int, now: int) -> dict[str, Any]:
+    """The fields that a root, a certificate and a token have in common."""
     fields: dict[str, Any] = {"kind": kind, "name": name, "peer": None, "groups": [], "serial": None}
     return fields | {"ends": certificates.utc_text(ends_s), "state": "ended" if now > ends_s else "valid"}
 

@@ -13,7 +13,7 @@ _METAVARS = {"duration": "DURATION", "plan": "DIR", "flows": "FILE", "failures":
 """By kind, or by name."""
 
 
-def default_text(default: object) -> str:
+def default_help(default: object) -> str:
     """The end of a help text that states a default; typer knows only defaults of its own."""
     return f" [dim]\\[default: {default}][/]"
 
@@ -28,7 +28,7 @@ def setting_option(each: Setting, default: str, about: str = "", panel: str | No
     names = (f"{each.flag}/--no-{each.flag.removeprefix('--')}",) if each.kind == "bool" else (each.flag,)
     if each.kind == "bool":
         default = each.flag.removeprefix("--") if default == "true" else f"no-{each.flag.removeprefix('--')}"
-    text = (about or each.about) + (default_text(default) if default else "")
+    text = (about or each.about) + (default_help(default) if default else "")
     metavar = "|".join(each.choices) or _METAVARS.get(each.name) or _METAVARS.get(each.kind)
     metavar = f"{metavar} {metavar}" if metavar and each.pair else metavar
     return typer.Option(*names, help=text, metavar=metavar, show_default=False, rich_help_panel=panel)

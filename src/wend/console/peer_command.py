@@ -49,14 +49,14 @@ def peer(
     import uvloop
 
     from wend.console.terminal import warn_about_filters
-    from wend.drivers.live.config import PeerFile, load
+    from wend.drivers.live.config import PeerFile, load_peer_file
     from wend.drivers.live.process import serve
 
     level = logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(message)s")
 
     def read() -> PeerFile:
-        file = load(config, insecure=insecure, join=join or ())
+        file = load_peer_file(config, insecure=insecure, join=join or ())
         return file if paths is None else msgspec.structs.replace(file, paths=paths)
 
     file = read()
@@ -70,11 +70,11 @@ def peer(
 
 
 def _print_ready(service: "PeerProcess", *, as_json: bool) -> None:
-    from wend.drivers.live.addressing.addresses import SCHEME, show
+    from wend.drivers.live.addressing.addresses import SCHEME, format_address
 
     place, clients = (
-        show(service.peer.address),
-        f"{service.listener.scheme}{show(service.listener.address)}",
+        format_address(service.peer.address),
+        f"{service.listener.scheme}{format_address(service.listener.address)}",
     )
     if as_json:
         print(json.dumps({"peer": service.peer.id, "listens": place, "clients": clients}), flush=True)

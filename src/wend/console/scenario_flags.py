@@ -40,7 +40,7 @@ def check_strategy(s: "Scenario") -> None:
 
 
 def runs_failure_detector(s: "Scenario", strategy: str | None = None) -> bool:
-    """Whether its peers look for dead links, with this strategy or its own."""
+    """Whether peers of this scenario run a failure detector, with this strategy or the scenario's own."""
     return any(plugin.needs.failure_detector for plugin in _hosted_plugins(s, strategy or s.strategy))
 
 

@@ -109,7 +109,7 @@ def _make_options(settings: list[tuple[Setting, str, str]]) -> list[Any]:
 
 
 def _help_text(each: Setting, names: Mapping[str, str] | None) -> str:
-    """The sentence of a setting that names a plug-in, with the names that there are."""
+    """The help of a setting. If it names a plug-in, the help lists the available names."""
     if names is None:
         return each.about
     shown = [f"{name} ({remark})" if remark else name for name, remark in names.items()]

@@ -41,7 +41,7 @@ def status_fields(snapshot: "StatusSnapshot") -> dict[str, Any]:
 
 
 def status_text(snapshot: "StatusSnapshot") -> str:
-    """Who the peer is, its links as a table, and its counters."""
+    """Format a status snapshot: the peer, its links as a table, and its counters."""
     membership = "" if snapshot.membership is None else f", membership {snapshot.membership}"
     head = [
         f"peer {snapshot.peer} at {snapshot.address}, wend {snapshot.software}, up {duration_text(snapshot.uptime_ns)}",
@@ -93,10 +93,12 @@ def counters_text(counts: dict[str, int]) -> str:
         for place, (what, count) in enumerate(members)
     ]
     lines = align_columns(rows, right=(2,))
-    return "\n".join([*lines, *(line for group, named in below.items() for line in ("", *_named_rows(group, named)))])
+    return "\n".join(
+        [*lines, *(line for group, named in below.items() for line in ("", *_table_of_named_counts(group, named)))]
+    )
 
 
-def _named_rows(group: str, named: dict[str, dict[str, int]]) -> list[str]:
+def _table_of_named_counts(group: str, named: dict[str, dict[str, int]]) -> list[str]:
     """A row for each name, with a column for each of its counts."""
     columns = list(dict.fromkeys(what for counts in named.values() for what in counts))
     rows = [(name, *(str(counts.get(what, 0)) for what in columns)) for name, counts in named.items()]

@@ -123,7 +123,7 @@ def _claims_table(finished: "StudyResults") -> Table:
             gated = [judged for judged in result.parts if not judged.part.info]
             within = sum(judged.within is True for judged in gated)
             paper, ours = "several", f"{within} of {len(gated)} parts within"
-        unsure = ", unsure" if result.sure is False else ""
+        unsure = ", unsure" if result.is_sure is False else ""
         table.add_row(result.claim.id, paper, ours, f"[{colours[result.verdict]}]{result.verdict}{unsure}[/]")
     return table
 

@@ -68,7 +68,7 @@ def stop_on_signals(left: str) -> Iterator[None]:
     """On Ctrl-C or SIGTERM, end the command with a sentence about the results so far; nothing half-written stays."""
     before = None
     if threading.current_thread() is threading.main_thread():
-        before = signal.signal(signal.SIGTERM, _terminate)
+        before = signal.signal(signal.SIGTERM, _raise_terminated)
     try:
         yield
     except Terminated:
@@ -82,7 +82,7 @@ def stop_on_signals(left: str) -> Iterator[None]:
             signal.signal(signal.SIGTERM, before)
 
 
-def _terminate(*_: object) -> None:
+def _raise_terminated(*_: object) -> None:
     # A second signal must not interrupt the cleaning up.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise Terminated

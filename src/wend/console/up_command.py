@@ -96,7 +96,7 @@ def up(
     import uvloop
 
     _allow_many_sockets()
-    uvloop.run(_run(scenario, names, as_json, kill_ns, seal, telemetry))
+    uvloop.run(_run_comparison(scenario, names, as_json, kill_ns, seal, telemetry))
 
 
 def _parse_kill_time(text: str, duration_ns: Nanos) -> Nanos:
@@ -136,7 +136,7 @@ def _parse_strategies(text: str) -> tuple[str, ...]:
     return names
 
 
-async def _run(
+async def _run_comparison(
     scenario: Scenario,
     names: tuple[str, ...],
     as_json: bool,
@@ -147,9 +147,9 @@ async def _run(
     from wend.console.terminal import message_console, output_console, print_remarks
     from wend.drivers.live.access.throwaway_keys import ThrowawayRoot
     from wend.drivers.live.comparison.comparison import Comparison
-    from wend.drivers.world import build
+    from wend.drivers.world import build_world
 
-    world = build(scenario)
+    world = build_world(scenario)
     print_remarks(world.overlay.remarks)
     print_topics(world)
     recorded = None if telemetry is None else _make_telemetry_factory(telemetry, scenario)
@@ -164,9 +164,9 @@ async def _run(
     else:
         await _report_progress(comparison, running, message_console())
     await running
-    comparison.describe()
+    comparison.write_description()
     if as_json:
-        print(json.dumps(_as_json(comparison)))
+        print(json.dumps(_comparison_fields(comparison)))
     else:
         console.print(_render_screen(comparison, console.width, final=True))
 
@@ -344,7 +344,7 @@ def closing_text(comparison: "Comparison") -> str:
     return f"[bright_black]{text}[/]"
 
 
-def _as_json(comparison: "Comparison") -> dict[str, Any]:
+def _comparison_fields(comparison: "Comparison") -> dict[str, Any]:
     import msgspec
 
     summaries = comparison.summaries()

@@ -30,7 +30,7 @@ class Arrivals(msgspec.Struct, frozen=True):
     """By peer: its incarnation that gets the packet first."""
     parents: dict[Holder, Holder]
 
-    def hops(self, peer: PeerId) -> Iterator[Holder]:
+    def holders_before(self, peer: PeerId) -> Iterator[Holder]:
         """The holders on the way to a peer, the last one first, without the publisher."""
         hop = self.holders[peer]
         while hop in self.parents:
@@ -40,16 +40,18 @@ class Arrivals(msgspec.Struct, frozen=True):
             hop = parent
 
 
-def earliest_arrivals(world: World, publisher: PeerId, now: Nanos, subscribers: set[PeerId] | None = None) -> Arrivals:
+def find_earliest_arrivals(
+    world: World, publisher: PeerId, now: Nanos, subscribers: set[PeerId] | None = None
+) -> Arrivals:
     """The earliest arrivals of a packet that is published now: at all peers, or at least at the subscribers."""
-    search = _Search(world)
+    search = _ArrivalSearch(world)
     for number, (start, crash) in enumerate(world.incarnations[publisher]):
         if start <= now < crash:
-            search.reach((publisher, number), now, None)
+            search.record_arrival((publisher, number), now, None)
     return search.run(subscribers)
 
 
-class _Search:
+class _ArrivalSearch:
     """A search from holder to holder in the order of time (Dijkstra's)."""
 
     def __init__(self, world: World) -> None:
@@ -60,8 +62,8 @@ class _Search:
         self._heap: list[tuple[Nanos, Holder, bool]] = []
         """When a holder sends the packet, and whether it does so again because a neighbour has restarted."""
 
-    def reach(self, holder: Holder, time: Nanos, parent: Holder | None) -> None:
-        """A holder gets the packet, sooner than by any other way so far."""
+    def record_arrival(self, holder: Holder, time: Nanos, parent: Holder | None) -> None:
+        """Record that a holder gets the packet, earlier than by any other route so far."""
         self._arrival[holder] = time
         if parent is not None:
             self._parents[holder] = parent
@@ -102,7 +104,7 @@ class _Search:
             while leave < bound and not up(index, leave):
                 leave = next_change(leave)
             if leave < bound:
-                self.reach(other, leave + delay, holder)
+                self.record_arrival(other, leave + delay, holder)
             if latest + 1 < len(runs):
                 again = min(again, runs[latest + 1][0] - delay)
         if again < crash:
@@ -110,16 +112,16 @@ class _Search:
         if self._keeps_packets and number + 1 < len(incarnations[peer]):
             start = incarnations[peer][number + 1][0]
             if start < arrival.get((peer, number + 1), never):
-                self.reach((peer, number + 1), start, holder)
+                self.record_arrival((peer, number + 1), start, holder)
 
 
-def best_deliveries(
+def find_best_deliveries(
     world: World, publisher: PeerId, now: Nanos, subscribers: Sequence[PeerId], longest_ns: Nanos = FOREVER
 ) -> tuple[dict[PeerId, Nanos], int, int]:
     """The smallest delay to every subscriber that an event can reach in time, and the packets that this needs: with one
     copy for all subscribers behind a link, and with one for each."""
-    arrivals = earliest_arrivals(world, publisher, now, set(subscribers))
+    arrivals = find_earliest_arrivals(world, publisher, now, set(subscribers))
     delays = {peer: arrivals.times[peer] - now for peer in subscribers if peer in arrivals.times}
     delays = {peer: delay for peer, delay in delays.items() if delay <= longest_ns}
-    hops = [hop for peer in delays for hop in arrivals.hops(peer)]
+    hops = [hop for peer in delays for hop in arrivals.holders_before(peer)]
     return delays, len(set(hops)), len(hops)

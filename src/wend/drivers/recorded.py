@@ -58,7 +58,7 @@ class RecordedFlow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Recording(msgspec.Struct, frozen=True):
-    """What peers saw in one window of time."""
+    """The links, outages and flows that peers recorded in one window of time."""
 
     begin_ns: Nanos
     """Unix time, to tell windows apart."""
@@ -76,7 +76,7 @@ class Recording(msgspec.Struct, frozen=True):
         return tuple(sorted({peer for link in self.links for peer in (link.a, link.b)}))
 
 
-def recorded_world(recording: Recording, seed: int, settings: Mapping[str, Any], *, moved: bool = True) -> World:
+def make_recorded_world(recording: Recording, seed: int, settings: Mapping[str, Any], *, moved: bool = True) -> World:
     """The world in which a recording happens again, for peers with these settings. With `moved`, the seed draws the
     times of publication. Flows from and to peers without links are left out. Raises `ConfigError` if nothing remains.
     """
@@ -88,7 +88,7 @@ def recorded_world(recording: Recording, seed: int, settings: Mapping[str, Any],
     if not links:
         raise ConfigError(f"the recording of {recording.begin_ns} has no links")
     overlay = Overlay(len(numbers), links, tuple(map(str, recording.peers)))
-    topics, deadlines = _topics(recording, numbers, seed, moved)
+    topics, deadlines = _make_topics(recording, numbers, seed, moved)
     if not topics:
         raise ConfigError(f"the recording of {recording.begin_ns} has no flow between its peers")
     scenario = Scenario.from_values(
@@ -107,7 +107,7 @@ def recorded_world(recording: Recording, seed: int, settings: Mapping[str, Any],
     return World(scenario, overlay, topics=topics, outages=Intervals(len(links), down), deadlines=deadlines)
 
 
-def _topics(
+def _make_topics(
     recording: Recording, numbers: Mapping[PeerId, int], seed: int, moved: bool
 ) -> tuple[tuple[Topic, ...], dict[tuple[PeerId, PeerId], Nanos]]:
     """A topic for each flow, and the deadlines by publisher and subscriber: the shortest of all flows."""
@@ -122,7 +122,7 @@ def _topics(
         drawn = stream(seed, "recorded", "phase", number)
         times: tuple[Nanos, ...] = ()
         if flow.times_ns:
-            times = _rotate(flow.times_ns, int(drawn.integers(recording.duration_ns)) if moved else 0, recording)
+            times = _rotate_times(flow.times_ns, int(drawn.integers(recording.duration_ns)) if moved else 0, recording)
             phase, step = times[0], 0
         else:
             phase = int(drawn.integers(period))
@@ -139,7 +139,7 @@ def _topics(
     return tuple(topics), deadlines
 
 
-def _rotate(times_ns: tuple[Nanos, ...], by_ns: Nanos, recording: Recording) -> tuple[Nanos, ...]:
+def _rotate_times(times_ns: tuple[Nanos, ...], by_ns: Nanos, recording: Recording) -> tuple[Nanos, ...]:
     """The times, rotated within the recording. Equal times become consecutive nanoseconds."""
     moved: list[Nanos] = []
     for time in sorted((time + by_ns) % recording.duration_ns for time in times_ns):

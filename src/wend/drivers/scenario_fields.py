@@ -25,12 +25,14 @@ class ScenarioFields(TypedDict, total=False):
     delay: tuple[str, str] | list[str]
     underlay: str | None
     last_mile: str
+    access_routers: int
     router_outages: Outages | None
     partitions: bool
     reroute_in_domains: bool
     mean_outage: str | None
     anonymous: float
     traceroute_loss: float
+    inferred_topology: str | None
     link_capacity: str | None
     peer_capacity: str | None
     queue: int
@@ -113,3 +115,4 @@ class ScenarioFields(TypedDict, total=False):
     first_gap: str
     redundancy: Literal["none", "tight", "free"]
     copies: int
+    send_once: bool

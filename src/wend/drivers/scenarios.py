@@ -123,6 +123,16 @@ class Scenario(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         ),
     ] = None
     last_mile_ns: Annotated[Nanos, setting("Delay from a peer to its router.", low=MIN_DELAY_MS, high=MAX_MS)] = MS
+    access_routers: Annotated[
+        int,
+        setting(
+            "Routers to which each peer is attached, each by a last mile of its own. The path between two peers joins "
+            "those that are nearest to each other.",
+            low=1,
+            high=4,
+            requires=ROUTERS,
+        ),
+    ] = 1
     router_outages: Annotated[
         Outages | None, setting("Routers that fail, with all paths through them.", requires=ROUTERS)
     ] = None
@@ -159,6 +169,14 @@ class Scenario(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
     traceroute_loss: Annotated[
         float, setting("The share of other traceroute answers that are lost.", low=0, high=1, requires=ROUTERS)
     ] = 0.0
+    inferred_topology: Annotated[
+        str | None,
+        setting(
+            "The output of `wend data topology`, a folder: hops that did not answer a traceroute become the routers "
+            "that it inferred there.",
+            requires=ROUTERS,
+        ),
+    ] = None
 
     link_capacity: Annotated[
         str | None,

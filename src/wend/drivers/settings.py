@@ -36,7 +36,7 @@ def built_in_groups() -> tuple[type[Settings], ...]:
     from wend.strategies.registry import PLUGINS
 
     plugins = (each for table in PLUGINS.values() for name, each in table.items() if not is_outside(name))
-    return _groups((LinkSettings, DeliverySettings, *(each.settings for each in plugins)))
+    return _unique_groups((LinkSettings, DeliverySettings, *(each.settings for each in plugins)))
 
 
 def outside_plugins(chosen: Chosen) -> "dict[str, type[Plugin]]":
@@ -63,10 +63,10 @@ def plugin_names() -> dict[str, dict[str, str]]:
     from wend.strategies.registry import PLUGINS, STRATEGIES, find_routing
 
     names = {setting: {name: each.about for name, each in PLUGINS[kind].items()} for setting, kind in CHOSEN.items()}
-    return {**names, "strategy": {name: _remark(find_routing(name)) for name in STRATEGIES}}
+    return {**names, "strategy": {name: _plugin_remark(find_routing(name)) for name in STRATEGIES}}
 
 
-def _remark(routing: "type[Routing] | None") -> str:
+def _plugin_remark(routing: "type[Routing] | None") -> str:
     if routing is None:
         return ""
     return "needs a plan" if routing.needs.plan else routing.about
@@ -84,14 +84,14 @@ def load_chosen(chosen: Mapping[str, Any]) -> None:
 def peer_settings(chosen: Chosen = MappingProxyType({})) -> dict[str, Setting]:
     """The settings of peers with these plug-ins, by name: all settings of the tree, and of plug-ins from outside it."""
     outside = (plugin.settings for plugin in outside_plugins(chosen).values())
-    return _by_name(_groups((*built_in_groups(), *outside)))
+    return _settings_by_name(_unique_groups((*built_in_groups(), *outside)))
 
 
 def known_settings() -> dict[str, Setting]:
     """The settings of all plug-ins that were loaded, by name, whether peers host them or not."""
     from wend.strategies.registry import setting_groups
 
-    return _by_name(setting_groups())
+    return _settings_by_name(setting_groups())
 
 
 def _settings_with(names: Iterable[str], chosen: Chosen) -> dict[str, Setting]:
@@ -100,17 +100,19 @@ def _settings_with(names: Iterable[str], chosen: Chosen) -> dict[str, Setting]:
     from wend.strategies.registry import hosted_setting_groups
 
     try:
-        hosted = _by_name(hosted_setting_groups(chosen["strategy"] or "", chosen["interest"], chosen["membership"]))
+        hosted = _settings_by_name(
+            hosted_setting_groups(chosen["strategy"] or "", chosen["interest"], chosen["membership"])
+        )
     except ConfigError:  # plug-ins that do not go together: a later check says so
         return known_settings()
     return hosted if hosted.keys() >= {*names} else known_settings()
 
 
-def _by_name(groups: Iterable[type[Settings]]) -> dict[str, Setting]:
+def _settings_by_name(groups: Iterable[type[Settings]]) -> dict[str, Setting]:
     return {each.name: each for group in groups for each in declared_settings(group)}
 
 
-def _groups(groups: Iterable[type[Settings]]) -> tuple[type[Settings], ...]:
+def _unique_groups(groups: Iterable[type[Settings]]) -> tuple[type[Settings], ...]:
     return tuple(each for each in dict.fromkeys(groups) if declared_settings(each))
 
 
@@ -162,12 +164,12 @@ class Configuration:
 
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> Self:
-        """From names and values as a file has them. Raises ConfigError with a sentence for its writer."""
+        """Make the configuration from names and values as a file has them. Raises ConfigError."""
         return cls.from_values(read_values(cls, fields))  # type: ignore[arg-type]
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> Self:
-        """From names and typed values."""
+        """Make the configuration from names and typed values."""
         own = {each.name: each for each in declared_settings(cls)}  # type: ignore[arg-type]
         for each in own.values():
             if each.is_required and each.name not in values:
@@ -219,7 +221,7 @@ class Configuration:
         return self.with_values(read_values(type(self), changes))  # type: ignore[arg-type]
 
     def with_values(self, changes: Mapping[str, Any]) -> Self:
-        """The same with typed values by name."""
+        """A copy with some settings changed, given as typed values by name."""
         return self.from_values({**self.own_values(), **self.settings, **changes})
 
     def __reduce__(self) -> tuple[Any, ...]:

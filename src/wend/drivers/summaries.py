@@ -61,7 +61,7 @@ def make_summary(
         data_packets_unicast=data_packets_unicast,
         control=dict(sorted(control.items())),
         late=_late_shares(deliveries),
-        delay_ms=_delays(deliveries),
+        delay_ms=_summarise_delays(deliveries),
         drops=dict(sorted(drops.items())),
         notices=dict(sorted(notices.items())),
         outage_known_ms=known or DetectionDelays(),
@@ -80,7 +80,7 @@ def _late_shares(deliveries: DeliveryCounts) -> Late:
     return Late(*(count / late for count in deliveries.within)) if late else Late()
 
 
-def _delays(deliveries: DeliveryCounts) -> Delays:
+def _summarise_delays(deliveries: DeliveryCounts) -> Delays:
     if not deliveries.delivered:
         return Delays()
     p50, p99 = np.percentile(deliveries.sample_ns, [50, 99])

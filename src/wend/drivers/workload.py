@@ -70,7 +70,7 @@ class WorkloadEvent(msgspec.Struct, frozen=True, gc=False):
 
 def make_topics(s: Scenario, overlay: Overlay) -> tuple[Topic, ...]:
     """The topics of a scenario: those of its flows, or drawn ones."""
-    return _draw_topics(s, overlay.peers) if s.flows is None else _make_topics(s, overlay)
+    return _draw_topics(s, overlay.peers) if s.flows is None else _make_flow_topics(s, overlay)
 
 
 def _draw_topics(s: Scenario, peers: int) -> tuple[Topic, ...]:
@@ -92,7 +92,7 @@ def _draw_topics(s: Scenario, peers: int) -> tuple[Topic, ...]:
     return tuple(topics)
 
 
-def _make_topics(s: Scenario, overlay: Overlay) -> tuple[Topic, ...]:
+def _make_flow_topics(s: Scenario, overlay: Overlay) -> tuple[Topic, ...]:
     """Make a topic of each flow. Phases follow the golden ratio, so that no two flows start at the same time."""
     path = File(str(s.flows))
     topics = []
@@ -111,7 +111,7 @@ def draw_attributes(content: Content, publisher: PeerId, number: int, seed: int)
     """The attributes of an event, by its number among those of its publisher."""
     drawn = stream(seed, "workload", "events", publisher, number)
     values = drawn.integers(1, content.domain + 1, content.attributes).tolist()
-    return {"source": publisher, **{_attribute(i): v for i, v in enumerate(values)}}
+    return {"source": publisher, **{_attribute_name(i): v for i, v in enumerate(values)}}
 
 
 def draw_filters(content: Content, peers: int, seed: int) -> tuple[str, ...]:
@@ -129,10 +129,10 @@ def draw_filters(content: Content, peers: int, seed: int) -> tuple[str, ...]:
         for index in chosen:
             width = int(rng.integers(1, widest + 1))
             low = int(rng.integers(1, content.domain - width + 2))
-            parts.append(f"{_attribute(index)} in [{low}, {low + width - 1}]")
+            parts.append(f"{_attribute_name(index)} in [{low}, {low + width - 1}]")
         filters.append(" and ".join(parts))
     return tuple(filters)
 
 
-def _attribute(index: int) -> str:
+def _attribute_name(index: int) -> str:
     return f"a{index}"

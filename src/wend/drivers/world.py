@@ -31,14 +31,15 @@ from wend.protocol.link.fragments import FRAGMENT_BYTES
 from wend.protocol.ports import LocalSubscription, Neighbour, Started
 from wend.strategies.registry import find_membership, plugin
 from wend.topology import faults, generators, maps
-from wend.topology.background_links import draw_background
+from wend.topology.background_links import draw_background_links
 from wend.topology.graph import Overlay, OverlayLink
+from wend.topology.inferred_topology import InferredTopology, read_topology
 from wend.topology.link_disturbances import draw_disturbances
 from wend.topology.overlay_routes import make_routed_overlay, shortest_delays
 from wend.topology.peer_clusters import domain_clusters, near_clusters
 
 if TYPE_CHECKING:  # underlays bring a compiler with them, and most scenarios have none
-    from wend.drivers.scenario_underlay import Traceroutes
+    from wend.drivers.scenario_underlay import SimulatedTraceroutes
     from wend.topology.placement import Placement
 
 
@@ -67,7 +68,7 @@ class World:
         self.stop_ns = self.begin_ns + scenario.duration_ns
         self.end_ns = self.stop_ns + scenario.drain_ns
         heal = self.end_ns if scenario.heal_ns is None else self.begin_ns + scenario.heal_ns
-        self._component_faults = outages or _link_faults(scenario, overlay, placement, self.begin_ns, heal)
+        self._component_faults = outages or _make_link_faults(scenario, overlay, placement, self.begin_ns, heal)
         self.partitions: list[faults.Partition] = []
         if scenario.peer_partitions is not None:
             self.partitions = faults.draw_partitions(
@@ -75,8 +76,8 @@ class World:
             )
         self.faults = faults.add_partitions(overlay, self._component_faults, self.partitions)
         """The outages of links, in partitions too."""
-        self.peer_faults = _peer_faults(scenario, overlay.peers, self.begin_ns, heal)
-        self.churn = _churn(scenario, self.peer_faults, overlay.peers, self.begin_ns, heal)
+        self.peer_faults = _make_peer_faults(scenario, overlay.peers, self.begin_ns, heal)
+        self.churn = _draw_churn(scenario, self.peer_faults, overlay.peers, self.begin_ns, heal)
         """The absences of peers that leave gracefully."""
         self.disturbances = draw_disturbances(
             overlay,
@@ -90,7 +91,7 @@ class World:
             begin=self.begin_ns,
             end=heal,
         )
-        self.background = draw_background(scenario.background_flows, scenario.seed, overlay, placement)
+        self.background = draw_background_links(scenario.background_flows, scenario.seed, overlay, placement)
         """The links with other traffic."""
         self._given_deadlines = dict(deadlines or {})
         self.topics = make_topics(scenario, overlay) if topics is None else topics
@@ -98,6 +99,7 @@ class World:
         if scenario.plan is not None:
             links = [(link.a, link.b) for link in overlay.links]
             self.plan = read_forwarding(File(scenario.plan), fingerprint(overlay.peers, links))
+        self.inferred_topology = _read_topology(scenario.inferred_topology)
         self.switches: list[tuple[Nanos, PeerId, Forwarding]] = []
         """Times at which a peer gets another plan, for tests that build a world by hand."""
         self.paths: Callable[[PeerId, PeerId], Path | None] | None = None
@@ -115,12 +117,12 @@ class World:
         }
 
     @cached_property
-    def _traced(self) -> "Traceroutes | None":
+    def _traceroutes(self) -> "SimulatedTraceroutes | None":
         if self.placement is None:
             return None
-        from wend.drivers.scenario_underlay import Traceroutes
+        from wend.drivers.scenario_underlay import SimulatedTraceroutes
 
-        return Traceroutes(self.scenario, self.placement, self._component_faults)
+        return SimulatedTraceroutes(self.scenario, self.placement, self._component_faults)
 
     @cached_property
     def _clusters(self) -> tuple[str, ...]:
@@ -215,11 +217,17 @@ class World:
             slowest.append(self._shared_queues[arc] * max(1 / self.shared_capacity[0], bits / self.shared_capacity[1]))
         return seconds((self.scenario.queue_msgs + 1) * sum(slowest))
 
-    def path(self, a: PeerId, b: PeerId, now: Nanos = 0, attempt: int = 0) -> Path | None:
+    def find_path(self, a: PeerId, b: PeerId, now: Nanos = 0, attempt: int = 0) -> Path | None:
         """The routers from one peer to another. Without an underlay, each peer has a router of its own."""
         if self.paths is not None:
             return self.paths(a, b)
-        return (a, b) if self._traced is None else self._traced.find(a, b, now, attempt)
+        return (a, b) if self._traceroutes is None else self._traceroutes.trace_route(a, b, now, attempt)
+
+    def complete_path(self, a: PeerId, b: PeerId, path: Path) -> Path:
+        """A path that `path` found, with its holes filled by the inferred topology, if the scenario names one."""
+        if self.inferred_topology is None or self._traceroutes is None or None not in path:
+            return path
+        return self._traceroutes.complete(a, b, path, self.inferred_topology)
 
     def can_multicast(self, sender: PeerId, receiver: PeerId, now: Nanos) -> bool:
         """Whether a multicast packet of one peer may reach another that joined its group."""
@@ -228,8 +236,8 @@ class World:
         return self.multicast_reaches is None or self.multicast_reaches(sender, receiver, now)
 
     def peer_config(self, peer: PeerId, incarnation: int = 1, strategy: str | None = None) -> PeerConfig:
-        """The configuration of a simulated peer, with the scenario's strategy or another; `live_config` adapts it to
-        real hosts."""
+        """The configuration of a simulated peer, with the scenario's strategy or another. `make_live_config` adapts it
+        to real hosts."""
         s = self.scenario
         settings = self._peer_settings
         strategy = strategy or s.strategy
@@ -247,7 +255,7 @@ class World:
             **settings,
         )
 
-    def start_input(self, peer: PeerId) -> Started:
+    def make_start_input(self, peer: PeerId) -> Started:
         """The input with which the driver starts this peer."""
         links = [(n, self.overlay.links[self.overlay.link(peer, n)]) for n in self.overlay.neighbours(peer)]
         neighbours = tuple(
@@ -273,13 +281,19 @@ class World:
         return Qos(factor=self.scenario.factor) if deadline is None else Qos(deadline_ns=deadline)
 
 
-def build(scenario: Scenario) -> World:
+def build_world(scenario: Scenario) -> World:
     if scenario.underlay is None:
         return World(scenario, _add_capacities(scenario, make_overlay(scenario)))
     from wend.drivers import scenario_underlay
 
     placement = scenario_underlay.place_peers(scenario)
-    return World(scenario, _add_capacities(scenario, scenario_underlay.overlay_between(placement, scenario)), placement)
+    return World(
+        scenario, _add_capacities(scenario, scenario_underlay.make_underlay_overlay(placement, scenario)), placement
+    )
+
+
+def _read_topology(folder: str | None) -> InferredTopology | None:
+    return None if folder is None else read_topology(File(folder))
 
 
 def _add_capacities(s: Scenario, overlay: Overlay) -> Overlay:
@@ -311,7 +325,7 @@ def _peer_capacities(s: Scenario, overlay: Overlay) -> tuple[Capacity, ...]:
             raise ConfigError(f"the topology {s.topology} states no capacities of peers: give a rate")
         return overlay.capacities
     if s.peer_capacity == AGGREGATE:
-        others = [_from_links(overlay, peer) for peer in range(overlay.peers)]
+        others = [_sum_link_capacities(overlay, peer) for peer in range(overlay.peers)]
     else:
         rate = parse_rate(s.peer_capacity, "peer_capacity")
         others = [(inf, rate.value) if rate.bits else (rate.value, inf)] * overlay.peers
@@ -319,7 +333,7 @@ def _peer_capacities(s: Scenario, overlay: Overlay) -> tuple[Capacity, ...]:
     return tuple(stated if min(stated) < inf else other for stated, other in pairs)
 
 
-def _from_links(overlay: Overlay, peer: PeerId) -> Capacity:
+def _sum_link_capacities(overlay: Overlay, peer: PeerId) -> Capacity:
     links = [overlay.links[overlay.link(peer, other)] for other in overlay.neighbours(peer)]
     return sum(link.capacity_msgs for link in links), sum(link.capacity_bps for link in links)
 
@@ -339,7 +353,7 @@ def make_overlay(s: Scenario) -> Overlay:
     return maps.from_graphml(File(s.topology), delay_ms=delay_ms, loss=s.pl, seed=s.seed)
 
 
-def _link_faults(
+def _make_link_faults(
     s: Scenario, overlay: Overlay, placement: "Placement | None", begin: Nanos, end: Nanos
 ) -> faults.Faults:
     links = len(overlay.links)
@@ -354,13 +368,13 @@ def _link_faults(
     return faults.PerSecond(links, s.pf, begin=begin, end=end, seed=s.seed)
 
 
-def _peer_faults(s: Scenario, peers: int, begin: Nanos, end: Nanos) -> faults.Intervals:
+def _make_peer_faults(s: Scenario, peers: int, begin: Nanos, end: Nanos) -> faults.Intervals:
     if s.peer_outages is None:
         return faults.Intervals(peers, ())
     return faults.draw_outages(peers, s.peer_outages, begin=begin, end=end, seed=s.seed, what="peers")
 
 
-def _churn(s: Scenario, crashes: faults.Intervals, peers: int, begin: Nanos, end: Nanos) -> faults.Intervals:
+def _draw_churn(s: Scenario, crashes: faults.Intervals, peers: int, begin: Nanos, end: Nanos) -> faults.Intervals:
     """The absences of peers. One that is down, or crashes in the meantime, does not leave."""
     if s.churn is None:
         return faults.Intervals(peers, ())

@@ -123,7 +123,7 @@ def link_costs(overlay: Overlay) -> dict[PeerId, dict[PeerId, int]]:
     return costs
 
 
-def next_hops(overlay: Overlay) -> list[tuple[dict[PeerId, int], dict[PeerId, PeerId]]]:
+def find_next_hops(overlay: Overlay) -> list[tuple[dict[PeerId, int], dict[PeerId, PeerId]]]:
     """By target: each node's distance to it, and its next hop on the shortest path.
 
     The paths to one target form a tree, so packets do not loop. Of equal paths, the one with the lower next hop wins.
@@ -132,12 +132,12 @@ def next_hops(overlay: Overlay) -> list[tuple[dict[PeerId, int], dict[PeerId, Pe
     return [shortest_path_tree(costs, target) for target in range(overlay.peers)]
 
 
-def shortest_routes(overlay: Overlay, network: tuple[LabNode, ...]) -> list[list[StaticRoute]]:
+def find_shortest_routes(overlay: Overlay, network: tuple[LabNode, ...]) -> list[list[StaticRoute]]:
     """By node: a route to every other node's address, and to every link that does not end at the node.
 
     A packet for a link goes to the nearer end of it. Each hop comes nearer to that end, so these packets do not loop.
     """
-    distances, hops = zip(*next_hops(overlay), strict=True)
+    distances, hops = zip(*find_next_hops(overlay), strict=True)
     tables: list[list[StaticRoute]] = []
     for here in network:
         interfaces = {interface.neighbour: interface for interface in here.interfaces}

@@ -30,7 +30,7 @@ _START_S = 30.0
 _END_S = 60.0  # the kernel takes 20 ms for each device that still exists
 
 
-def build(folder: Path) -> Path:
+def build_emulator(folder: Path) -> Path:
     """The path of the program. Compiles it into `folder`, unless the same sources were compiled there before."""
     sources = sorted(_SOURCE.glob("*.[ch]"))
     version = hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()[:12]
@@ -112,7 +112,7 @@ def _device_name(host: LabNode, neighbour: int) -> str:
     return next(i.device for i in host.interfaces if i.neighbour == neighbour)
 
 
-def start(program: Path, folder: Path) -> "subprocess.Popen[bytes]":
+def start_emulator(program: Path, folder: Path) -> "subprocess.Popen[bytes]":
     """Start the emulator on the plan in `folder`. On return every device exists and it accepts commands."""
     with (folder / "emulator.log").open("wb") as log:
         process = subprocess.Popen(
@@ -134,7 +134,7 @@ def start(program: Path, folder: Path) -> "subprocess.Popen[bytes]":
     return process
 
 
-def find_running() -> Iterator[tuple[int, str]]:
+def find_running_emulators() -> Iterator[tuple[int, str]]:
     """(process id, lab folder) of every running emulator."""
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -145,14 +145,16 @@ def find_running() -> Iterator[tuple[int, str]]:
 
 
 def is_running(folder: Path) -> bool:
-    return any(Path(place) == folder for _, place in find_running())
+    return any(Path(place) == folder for _, place in find_running_emulators())
 
 
-def kill(folder: Path) -> int:
+def kill_emulators(folder: Path) -> int:
     """Kill the emulators of a folder and wait for their end. Returns how many there were."""
     killed: set[int] = set()
     until = time.monotonic() + _END_S
-    while pids := {pid for pid, place in find_running() if Path(place) == folder} | set(filter(_is_ending, killed)):
+    while pids := {pid for pid, place in find_running_emulators() if Path(place) == folder} | set(
+        filter(_is_ending, killed)
+    ):
         for pid in pids - killed:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

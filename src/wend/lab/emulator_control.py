@@ -86,7 +86,8 @@ class EmulatorClient:
         self._turn = threading.Lock()
 
     def ask(self, command: str) -> dict[str, Any]:
-        """Send one command and return its answer. Raises LabError if the answer is an `error`."""
+        """Send one command and return its answer. Raises `LabError` if the command is not one line, if no answer comes,
+        or if the answer is malformed or reports an error."""
         if "\n" in command or "\0" in command:
             raise LabError("a command is one line of text")
         try:
@@ -147,7 +148,7 @@ def read_failures(path: Path) -> list[LinkChange]:
 
 
 def outages(failures: Iterable[LinkChange], epoch_ns: Nanos, until_ns: Nanos) -> list[Outage]:
-    """The log as outages between `epoch_ns` and `until_ns`, in nanoseconds after `epoch_ns`, by start and link.
+    """Convert the log to outages between `epoch_ns` and `until_ns`, in nanoseconds after `epoch_ns`, by start and link.
 
     A link that is down at the end of the log stays down until `until_ns`. Outages are clipped to the two times.
     """

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, Literal, Unpack, get_args
 
 from wend.lab import emulator, lab_state, namespaces
-from wend.lab.address_plan import LabNode, make_nodes, shortest_routes
+from wend.lab.address_plan import LabNode, find_shortest_routes, make_nodes
 from wend.lab.emulator_control import (
     FAILURES,
     EmulatorClient,
@@ -48,7 +48,7 @@ class Lab:
     """A running lab."""
 
     def __init__(self, state: lab_state.LabState) -> None:
-        """For a lab that exists. Use `up` to create one and `attach` to find one."""
+        """Use `up` to create a lab and `attach` to find one."""
         self.name = state.name
         self.overlay = state.overlay
         self.nodes = state.nodes
@@ -74,20 +74,20 @@ class Lab:
         if routes not in get_args(Routes):
             raise LabError(f"routes are {' or '.join(get_args(Routes))}, not {routes!r}")
         network = make_nodes(name, overlay, routers)
-        tables = shortest_routes(overlay, network) if routes == "shortest" else [[] for _ in network]
+        tables = find_shortest_routes(overlay, network) if routes == "shortest" else [[] for _ in network]
         plan = emulator.write_plan(overlay, network, **settings)
         _check_system()
         with lab_state.new_lab_folder(name) as folder:
-            program = emulator.build(lab_state.PROGRAMS)
+            program = emulator.build_emulator(lab_state.PROGRAMS)
             (folder / "plan").write_text(plan)
-            namespaces.make(host.namespace for host in network)
+            namespaces.make_namespaces(host.namespace for host in network)
             for host in network:
                 namespaces.write_kernel_settings(host)
-            process = emulator.start(program, folder)
+            process = emulator.start_emulator(program, folder)
             for host in network:
                 namespaces.configure_devices(host, tables[host.number])
             state = lab_state.LabState(name, overlay.peers, overlay.links, overlay.names, network)
-            lab_state.save(folder, state)
+            lab_state.save_state(folder, state)
             lab = cls(state)
             lab._emulator = process
             return lab
@@ -95,7 +95,7 @@ class Lab:
     @classmethod
     def attach(cls, name: str = lab_state.DEFAULT) -> "Lab":
         """A lab that another process created."""
-        return cls(lab_state.load(name))
+        return cls(lab_state.load_state(name))
 
     # ------------------------------------------------------------ hosts
 
@@ -171,7 +171,7 @@ class Lab:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.0, until - time.monotonic()))
         self._control.close()
-        removed = lab_state.remove(self.name)
+        removed = lab_state.remove_lab(self.name)
         for process in [*self._processes, *([self._emulator] if self._emulator else [])]:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(ENDING_S)

@@ -74,7 +74,7 @@ def new_lab_folder(name: str) -> Iterator[Path]:
         try:
             yield folder
         except BaseException:
-            remove(name)
+            remove_lab(name)
             raise
 
 
@@ -82,12 +82,12 @@ def _down_command(name: str) -> str:
     return "wend lab down" if name == DEFAULT else f"wend lab down --name {name}"
 
 
-def save(folder: Path, state: LabState) -> None:
+def save_state(folder: Path, state: LabState) -> None:
     with write_atomically(folder / _STATE) as draft:
         draft.write_bytes(msgspec.json.encode(state))
 
 
-def load(name: str) -> LabState:
+def load_state(name: str) -> LabState:
     path = lab_folder(name) / _STATE
     try:
         return msgspec.json.decode(path.read_bytes(), type=LabState)
@@ -102,7 +102,7 @@ def load(name: str) -> LabState:
 def list_labs() -> list[str]:
     """The names of all labs, running or with remains."""
     names = {name for name in map(find_lab_name, namespaces.list_lab_namespaces()) if name}
-    names |= {Path(place).name for _, place in emulator.find_running() if Path(place).parent == RUN}
+    names |= {Path(place).name for _, place in emulator.find_running_emulators() if Path(place).parent == RUN}
     with suppress(FileNotFoundError):
         names |= {entry.name for entry in RUN.iterdir() if entry.is_dir() and entry != PROGRAMS}
     return sorted(names)
@@ -123,7 +123,7 @@ def is_in_use(name: str) -> bool:
     return False
 
 
-def remove(name: str) -> RemovedLabs:
+def remove_lab(name: str) -> RemovedLabs:
     """Remove a lab in any state. A second call does nothing."""
     folder = lab_folder(name)
     existed = folder.exists()
@@ -133,10 +133,10 @@ def remove(name: str) -> RemovedLabs:
     while spaces := [space for space in namespaces.list_lab_namespaces() if find_lab_name(space) == name]:
         processes += namespaces.end_processes(spaces)
         namespaces.remove_devices(spaces)
-        emulators += emulator.kill(folder)
-        namespaces.delete(spaces)
+        emulators += emulator.kill_emulators(folder)
+        namespaces.delete_namespaces(spaces)
         removed += spaces
-    emulators += emulator.kill(folder)
+    emulators += emulator.kill_emulators(folder)
     shutil.rmtree(folder, ignore_errors=True)
     if folder.exists():
         raise LabError(f"cannot remove {folder}")
@@ -148,10 +148,10 @@ def clean(name: str | None = None) -> RemovedLabs:
     """Remove one lab, running or not. Without a name, remove the remains of all crashed labs and spare running ones."""
     check_root()
     if name is not None:
-        return remove(name)
+        return remove_lab(name)
     names = list_labs()
     spared = tuple(n for n in names if is_in_use(n))
-    removed = [remove(n) for n in names if n not in spared]
+    removed = [remove_lab(n) for n in names if n not in spared]
     return RemovedLabs(
         labs=tuple(lab for r in removed for lab in r.labs),
         namespaces=tuple(space for r in removed for space in r.namespaces),

@@ -51,11 +51,11 @@ def list_lab_namespaces() -> list[str]:
         return []
 
 
-def make(names: Iterable[str]) -> None:
+def make_namespaces(names: Iterable[str]) -> None:
     _run_ip([], [f"netns add {name}" for name in names])
 
 
-def delete(names: Iterable[str]) -> None:
+def delete_namespaces(names: Iterable[str]) -> None:
     names = tuple(names)
     try:
         _run_ip(["-force"], [f"netns del {name}" for name in names])

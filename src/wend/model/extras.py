@@ -39,7 +39,7 @@ def extra_modules(extra: str) -> tuple[str, ...]:
 
 @contextmanager
 def needed_by(what: str, extra: str | None = None) -> Iterator[None]:
-    """Say in one sentence what needs an optional package that cannot be imported.
+    """Raise `MissingExtra` if the block fails to import an optional package; the error says what needs it.
 
     The sentence names `extra` if that brings the package, else the first extra that does.
     """

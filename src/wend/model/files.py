@@ -78,11 +78,11 @@ def write_atomically(path: Path, *, lasting: bool = False) -> Iterator[Path]:
     try:
         yield draft
         if lasting:
-            _sync(draft)
+            _sync_to_disk(draft)
         draft.replace(path)
         if lasting:
             with suppress(OSError):  # not every file system can synchronise a folder
-                _sync(path.parent)
+                _sync_to_disk(path.parent)
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror or error}", code="unwritable") from None
     finally:
@@ -90,7 +90,7 @@ def write_atomically(path: Path, *, lasting: bool = False) -> Iterator[Path]:
             draft.unlink(missing_ok=True)
 
 
-def _sync(path: Path) -> None:
+def _sync_to_disk(path: Path) -> None:
     number = os.open(path, os.O_RDONLY)
     try:
         os.fsync(number)
@@ -110,7 +110,7 @@ def new_folder(out: Path) -> Iterator[tuple[Path, Path]]:
         except OSError as error:
             raise ConfigError(f"cannot write to {beside}: {error.strerror}", code="unwritable") from None
         yield draft, scratch
-        _move(draft, out, former)
+        _move_into_place(draft, out, former)
     except BaseException:
         if not former.exists():
             # Spark tasks may write until the session ends: remove the folder again at exit.
@@ -121,7 +121,7 @@ def new_folder(out: Path) -> Iterator[tuple[Path, Path]]:
             shutil.rmtree(work, ignore_errors=True)
 
 
-def _move(draft: Path, out: Path, former: Path) -> None:
+def _move_into_place(draft: Path, out: Path, former: Path) -> None:
     try:
         replace_folder(draft, out, former)
     except OSError as error:

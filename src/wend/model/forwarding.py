@@ -24,7 +24,7 @@ class Forwarding:
     """The forwarding tables of all peers, or of one."""
 
     def __init__(self, plan: Plan | PlanSlice, peer: PeerId | None = None) -> None:
-        """With `peer`, hold only the tables of this peer. A part holds only them."""
+        """With `peer`, hold only the tables of this peer. A `PlanSlice` has no others."""
         self.id = plan.id
         if isinstance(plan, PlanSlice):
             self.topology, self.peers = plan.topology, plan.peers

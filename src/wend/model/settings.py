@@ -182,7 +182,7 @@ class Setting(msgspec.Struct, frozen=True):
         person."""
         if value is None and self.optional:
             return None
-        typed = self._read_pair(value) if self.pair else self._read_one(value)
+        typed = self._read_pair(value) if self.pair else self._read_single(value)
         if self.check is not None:
             self.check(self.name, typed)
         return typed
@@ -192,8 +192,8 @@ class Setting(msgspec.Struct, frozen=True):
         if value is None:
             return None
         if self.pair:
-            return [self._write_one(each) for each in value]
-        written: SettingValue = self._write_one(value)
+            return [self._write_single(each) for each in value]
+        written: SettingValue = self._write_single(value)
         return written
 
     # ---------------------------------------------------------------- as a table has it
@@ -224,18 +224,18 @@ class Setting(msgspec.Struct, frozen=True):
             raise ConfigError(f"{self.name} must be a list of 2, got {value!r}")
         if len(value) != 2:
             raise ConfigError(f"{self.name} must be a list of 2, got {len(value)}")
-        low, high = (self._read_one(each) for each in value)
+        low, high = (self._read_single(each) for each in value)
         if low > high:
             raise ConfigError(f"{self.name} needs the lower value first, got {value[0]} and {value[1]}")
         return low, high
 
-    def _read_one(self, value: Any) -> Any:
+    def _read_single(self, value: Any) -> Any:
         typed = self._convert(value)
         if self.kind in ("int", "float", "duration"):
             self._check_range(typed, value)
         return typed
 
-    def _write_one(self, value: Any) -> Any:
+    def _write_single(self, value: Any) -> Any:
         match self.kind:
             case "duration":
                 return _duration_text(value, self.unit)
@@ -308,7 +308,7 @@ everyday = partial(Setting, tier="everyday")
 
 
 def _to_plain(value: Any) -> Any:
-    """As TOML has it: lists and tables."""
+    """Convert a value to the lists and tables of TOML."""
     return msgspec.json.decode(msgspec.json.encode(value))
 
 
@@ -331,7 +331,7 @@ def declared_settings(group: type[Settings]) -> tuple[Setting, ...]:
     """The settings that a struct declares, in their order."""
     hints = get_type_hints(group, include_extras=True)
     fields = [field for field in msgspec.structs.fields(group) if field.name not in group.undeclared]
-    settings = [_make_setting(group, field.name, hints[field.name], _default(field)) for field in fields]
+    settings = [_make_setting(group, field.name, hints[field.name], _default_value(field)) for field in fields]
     for number, each in enumerate(settings):
         before = settings[number - 1] if number else each
         title = each.title or (before.title if before.owner is each.owner else "") or each.owner.title
@@ -339,8 +339,8 @@ def declared_settings(group: type[Settings]) -> tuple[Setting, ...]:
     return tuple(settings)
 
 
-def _default(field: msgspec.structs.FieldInfo) -> Any:
-    """msgspec makes an empty table anew for each struct."""
+def _default_value(field: msgspec.structs.FieldInfo) -> Any:
+    """The default value of a field. An empty table is a new one for each struct, as msgspec makes it."""
     return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
 
 

@@ -20,7 +20,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 
 from wend.model.version import core_build
-from wend.strategies.registry import home
+from wend.strategies.registry import top_level_module
 
 PARTS = (
     "model", "topology", "matching", "protocol", "strategies", "drivers/sim",
@@ -33,12 +33,12 @@ COMPILED = "-compiled"
 
 
 @cache
-def code_hash(parts: tuple[str, ...] = PARTS) -> str:
+def hash_code(parts: tuple[str, ...] = PARTS) -> str:
     """Hash the sources that decide runs, in order of path: twelve hex digits, and `-compiled` if that core runs."""
     digest = blake2b(digest_size=6)
     root = files("wend")
     for part in parts:
-        sources = _sources(root.joinpath(*part.split("/")), part)
+        sources = _list_sources(root.joinpath(*part.split("/")), part)
         if not sources:
             raise ValueError(f"Wend's source has no {part}: a misspelt path would let stale results stay")
         for name, source in sources:
@@ -73,19 +73,19 @@ def _is_prose(node: object) -> bool:
 
 def outside_sources(strategy: str) -> list[tuple[str, bytes]]:
     """The sources of a strategy from outside the tree, by path: its module, or the package around it."""
-    name = home(strategy)
+    name = top_level_module(strategy)
     spec = None if name is None else sys.modules[name].__spec__
     if name is None or spec is None:
         return []
     if spec.submodule_search_locations is not None:
-        return _sources(files(name), name)
+        return _list_sources(files(name), name)
     return [(f"{name}.py", spec.loader.get_data(spec.origin))]  # type: ignore[union-attr]
 
 
-def _sources(node: Traversable, name: str) -> list[tuple[str, bytes]]:
+def _list_sources(node: Traversable, name: str) -> list[tuple[str, bytes]]:
     if node.is_file():
         return [(name, node.read_bytes())] if name.endswith(".py") else []
     if not node.is_dir():
         return []
     entries = sorted(node.iterdir(), key=lambda entry: entry.name)
-    return [found for entry in entries for found in _sources(entry, f"{name}/{entry.name}")]
+    return [found for entry in entries for found in _list_sources(entry, f"{name}/{entry.name}")]

@@ -82,10 +82,10 @@ def _run_tasks(
     out = file.with_suffix(f".{task.__name__}")
     with translate_errors():
         rows.write.mode("overwrite").parquet(spark_path(out))
-    yield from read_rows(parquet.read_table(out, schema=schema).sort_by("place"))
+    yield from read_table_rows(parquet.read_table(out, schema=schema).sort_by("place"))
 
 
-def read_rows(table: pa.Table) -> Iterator[Row]:
+def read_table_rows(table: pa.Table) -> Iterator[Row]:
     """The rows of a table, with lists as arrays."""
     for at in range(table.num_rows):
         yield {name: _cell_value(table[name][at]) for name in table.column_names}

@@ -26,8 +26,8 @@ from wend.pipeline.storage.input_tables import (
     SiftedTable,
     check_max_bad,
     parquet_table,
-    sift,
-    survey,
+    sift_table,
+    survey_rows,
     write_quarantine,
 )
 from wend.pipeline.storage.job_folders import Target, literal_path, local_path, new_output
@@ -246,7 +246,7 @@ def _sift_table(table: InputTable, what: str, span: Nanos | None, max_bad: float
     """The usable rows. A usable row has a peer and, if others have them, a sensible size, weight and time."""
     is_event = what == "event"
     names, peer = (EVENT_COLUMNS, "publisher") if is_event else (SUBSCRIPTION_COLUMNS, "peer")
-    seen = survey(table.judged, names, "time_ns" if is_event else None)
+    seen = survey_rows(table.judged, names, "time_ns" if is_event else None)
     if seen["rows"] and not seen[f"known_{peer}"]:
         belongs = "publishes it" if is_event else "it belongs to"
         raise ConfigError(f"{table.path} has no column {peer}: each {what} needs the peer that {belongs}")
@@ -257,9 +257,9 @@ def _sift_table(table: InputTable, what: str, span: Nanos | None, max_bad: float
         reasons += invalid_values(seen)
         reasons += distant_times(seen) if timed else []
     if not reasons:
-        return sift(table, names, max_bad=max_bad, seen=seen)
+        return sift_table(table, names, max_bad=max_bad, seen=seen)
     first = F.coalesce(*(F.when(F.expr(wrong), F.format_string(text, *shown)) for wrong, text, *shown in reasons))
-    return sift(table.add_reason(first), names, max_bad=max_bad)
+    return sift_table(table.add_reason(first), names, max_bad=max_bad)
 
 
 Reasons = list[tuple[str, ...]]

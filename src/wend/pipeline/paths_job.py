@@ -57,14 +57,14 @@ _WORTH_SPREADING_S = 10.0
 """Spark takes some seconds to move tables and to start Python."""
 
 
-def estimate_seconds(peers: int, targets: Targets, k: int) -> float:
+def estimate_search_seconds(peers: int, targets: Targets, k: int) -> float:
     """Estimate the time that one process needs."""
     return _SECONDS_PER_PATH * math.sqrt(peers / 1000) * k * sum(map(len, targets.values()))
 
 
 def is_large(graph: CsrGraph, targets: Targets, k: int) -> bool:
     """Whether Spark would be faster, once its session has started."""
-    return estimate_seconds(len(graph.ptr) - 1, targets, k) > _WORTH_SPREADING_S
+    return estimate_search_seconds(len(graph.ptr) - 1, targets, k) > _WORTH_SPREADING_S
 
 
 def workload_targets(workload: FlowWorkload) -> Targets:
@@ -78,7 +78,7 @@ def workload_targets(workload: FlowWorkload) -> Targets:
 def find_paths_locally(graph: CsrGraph, targets: Targets, k: int) -> Iterator[pa.RecordBatch]:
     """Find paths in this process: one batch for each source, in order."""
     for source in sorted(targets):
-        yield path_rows(graph, source, find_paths(graph, source, targets[source], k))
+        yield make_path_rows(graph, source, find_paths(graph, source, targets[source], k))
 
 
 def find_paths_on_spark(
@@ -114,7 +114,7 @@ def _search_batches(batches: Iterator[pa.RecordBatch], file: str, k: int, by: st
     for batch in batches:
         for source, receivers in zip(batch["source"].to_pylist(), batch["receivers"], strict=True):
             targets = receivers.values.to_numpy(zero_copy_only=False)
-            yield path_rows(graph, source, find(graph, source, targets, k))
+            yield make_path_rows(graph, source, find(graph, source, targets, k))
 
 
 def write_graph(graph: CsrGraph, folder: Path) -> Path:
@@ -139,7 +139,7 @@ def _read_graph(file: str) -> CsrGraph:
         return CsrGraph(**{name: arrays[name] for name in CsrGraph._fields})
 
 
-def path_rows(graph: CsrGraph, source: int, paths: CandidatePaths) -> pa.RecordBatch:
+def make_path_rows(graph: CsrGraph, source: int, paths: CandidatePaths) -> pa.RecordBatch:
     """Convert the paths of one source to rows, without a Python loop over paths."""
     counts = np.diff(paths.first)
     lengths = np.diff(paths.ptr)
@@ -161,7 +161,7 @@ def path_rows(graph: CsrGraph, source: int, paths: CandidatePaths) -> pa.RecordB
     )
 
 
-def paths_from_rows(rows: pa.Table, graph: CsrGraph, targets: Targets) -> dict[int, CandidatePaths]:
+def read_path_rows(rows: pa.Table, graph: CsrGraph, targets: Targets) -> dict[int, CandidatePaths]:
     """Convert rows of all sources to their paths, without a Python loop over paths."""
     rows = rows.sort_by([(name, "ascending") for name in ("source", "receiver", "rank")]).combine_chunks()
     sources, receivers = rows["source"].to_numpy(), rows["receiver"].to_numpy()
@@ -197,5 +197,5 @@ class SparkPathSearch:
             with translate_errors():
                 rows = find_paths_on_spark(self._spark, graph, self._targets, k, self._folder, self._by)
                 rows.write.parquet(spark_path(out))
-            self._paths, self._k = paths_from_rows(parquet.read_table(out), graph, self._targets), k
+            self._paths, self._k = read_path_rows(parquet.read_table(out), graph, self._targets), k
         return self._paths[source]

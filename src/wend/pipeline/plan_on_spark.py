@@ -15,7 +15,7 @@ from wend.planning.planner import PlanSearch
 
 
 @contextmanager
-def plan_search(master: str, workload: FlowWorkload, ranking: str, beside: Path) -> Iterator[PlanSearch]:
+def open_plan_search(master: str, workload: FlowWorkload, ranking: str, beside: Path) -> Iterator[PlanSearch]:
     """A search that gives the same plan as one process. Its files are in a temporary folder in `beside`, which must
     have the same path on all workers."""
     there = next(folder for folder in (beside.absolute(), *beside.absolute().parents) if folder.is_dir())

@@ -21,6 +21,7 @@ from wend.model.settings import Setting, declared_settings
 from wend.model.summary import Summary
 from wend.pipeline.code_hash import outside_sources, strip_prose
 from wend.pipeline.sweeps.run_kind import finite_or_null
+from wend.topology.inferred_topology import LINKS
 
 _SCALARS = {
     "bool": pa.bool_(), "int": pa.int64(), "float": pa.float64(), "duration": pa.float64(),
@@ -35,6 +36,8 @@ def scenario_key(scenario: Scenario) -> str:
     files = _map_digest(scenario.topology) + _map_digest(scenario.underlay or "")
     for path in (scenario.failures, scenario.flows, scenario.plan):
         files += _file_digest(path)
+    if scenario.inferred_topology is not None:
+        files += _file_digest(str(Path(scenario.inferred_topology, LINKS)))
     for plugin in outside_plugins(scenario.chosen):
         for name, source in outside_sources(plugin):
             files += sha256(name.encode() + b"\0" + strip_prose(source)).digest()
@@ -54,7 +57,7 @@ def _map_digest(topology: str) -> bytes:
 
 
 def _file_digest(path: str | None) -> bytes:
-    """The content of recorded failures, of flows, or of a plan, which is a folder."""
+    """The content of recorded failures, of flows, or of a folder: a plan, or a table of inferred links."""
     if path is None:
         return b""
     files = sorted(Path(path).iterdir()) if Path(path).is_dir() else [Path(path)]

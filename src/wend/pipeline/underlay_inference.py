@@ -78,7 +78,7 @@ def count_hops(records: DataFrame) -> DataFrame:
 
 
 def _sum_counts(rows: DataFrame, keys: list[str], *counts: str) -> DataFrame:
-    """How often each key was seen, and when first and last; further counts are summed, too."""
+    """Group rows by keys: how often each was seen, when first and last, and the sums of further counts."""
     return rows.groupBy(*keys).agg(
         *(F.sum(name).alias(name) for name in ("seen", *counts)),
         F.min("first_ns").alias("first_ns"),
@@ -87,7 +87,7 @@ def _sum_counts(rows: DataFrame, keys: list[str], *counts: str) -> DataFrame:
 
 
 def _fill_holes(seen: DataFrame, holes: DataFrame) -> DataFrame:
-    """a, b, gap, middle: the routers that most often fill a hole (rule 2)."""
+    """Find the routers that most often fill each hole (rule 2). Columns: a, b, gap, middle."""
     keys = holes.select("a", "b", "gap")
     best = seen.where("kind = 'stretch'").join(keys, ["a", "b", "gap"], "left_semi")
     order = F.struct((-F.col("seen")).alias("often"), F.col("middle"))
@@ -95,7 +95,7 @@ def _fill_holes(seen: DataFrame, holes: DataFrame) -> DataFrame:
 
 
 def _find_unknown_routers(holes: DataFrame, filled: DataFrame, least: int) -> DataFrame:
-    """a, b, unknown: the routers in holes that no trace fills (rule 3). They are few, so one task merges them."""
+    """Find the routers in holes that no trace fills (rule 3), in one task. Columns: a, b, unknown."""
     never = holes.where((F.col("gap") == 1) & (F.col("seen") >= least)).join(filled, ["a", "b", "gap"], "left_anti")
     together = never.select("a", "b", F.lit(0).alias("all")).groupBy("all")
     return together.applyInArrow(_merge_routers, "a string, b string, unknown string").persist()
@@ -145,7 +145,7 @@ def _find_links(
 
 
 def _link_routers(seen: DataFrame, unknown: DataFrame) -> DataFrame:
-    """link, router: the routers on the path of each overlay link. End hosts are not routers."""
+    """List the routers on the path of each overlay link, without end hosts. Columns: link, router."""
     traces = seen.where("kind = 'pair'").select("a", "b", F.col("seen").alias("traces"))
     answered = seen.where("kind = 'member'").select("a", "b", F.col("middle").alias("router"), "seen")
     ends = F.split("middle", "\n")

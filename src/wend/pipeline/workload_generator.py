@@ -118,14 +118,14 @@ def _default_present(kind: WorkloadKind, attributes: int) -> tuple[int, int]:
 
 def draw_events(spark: SparkSession, workload: WorkloadSpec, count: int, progress: Path | None = None) -> DataFrame:
     """Draw events: `id` and a column per attribute, null if an event lacks it."""
-    return _draw_table(spark, workload, count, event_block, workload.events_schema, progress)
+    return _draw_table(spark, workload, count, draw_event_block, workload.events_schema, progress)
 
 
 def draw_subscriptions(
     spark: SparkSession, workload: WorkloadSpec, count: int, progress: Path | None = None
 ) -> DataFrame:
     """Draw subscriptions: `id` and `filter`, as text."""
-    return _draw_table(spark, workload, count, subscription_block, SUBSCRIPTIONS, progress)
+    return _draw_table(spark, workload, count, draw_subscription_block, SUBSCRIPTIONS, progress)
 
 
 Draw = Callable[[WorkloadSpec, int], pa.RecordBatch]
@@ -155,7 +155,7 @@ def _draw_blocks(
                 report_rows(progress, done)
 
 
-def event_block(workload: WorkloadSpec, block: int) -> pa.RecordBatch:
+def draw_event_block(workload: WorkloadSpec, block: int) -> pa.RecordBatch:
     """Draw all events of one block."""
     rng = stream(workload.seed, "workload", workload.kind, "events", block)
     drawn, carried = _choose_attributes(rng, workload, workload.present)
@@ -176,7 +176,7 @@ def event_block(workload: WorkloadSpec, block: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=workload.events_schema)
 
 
-def subscription_block(workload: WorkloadSpec, block: int) -> pa.RecordBatch:
+def draw_subscription_block(workload: WorkloadSpec, block: int) -> pa.RecordBatch:
     rng = stream(workload.seed, "workload", workload.kind, "subscriptions", block)
     drawn, asked = _choose_attributes(rng, workload, workload.predicates)
     lows, highs = _draw_ranges(rng, workload, drawn.shape)

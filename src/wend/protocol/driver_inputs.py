@@ -75,7 +75,7 @@ class DriverInputs:
             case Confirmed():
                 self._local.durable.confirm(now, event.number, event.positions, event.ids, effects)
             case Delayed():
-                self._local.deliver_late(now, event.delivery.delayed_by(event.waited_ns), effects)
+                self._local.deliver_after_wait(now, event.delivery.delayed_by(event.waited_ns), effects)
             case Attached():
                 if not self._local.durable.attach(now, event, effects):
                     effects.append(Refuse(self._host.view.me, "no-such-subscription", str(event.number)))
@@ -87,19 +87,19 @@ class DriverInputs:
                 self._subscribe(now, event, effects)
             case Unsubscribed():
                 if self._local.unsubscribe(event.number, effects):
-                    self._host.tell_all(now, SubscriptionsChanged(), effects)
+                    self._host.dispatch_to_all(now, SubscriptionsChanged(), effects)
             case Advertised():
                 if self._local.advertise(event.filter, effects):
-                    self._host.tell_all(now, SubscriptionsChanged(), effects)
+                    self._host.dispatch_to_all(now, SubscriptionsChanged(), effects)
             case Unretained():
                 self._retained.forget(event.attribute, event.value, effects)
             case Planned():
-                self._plan(now, event, effects)
+                self._replace_plan(now, event, effects)
             case PathFound():
                 self._on_path_found(now, event, effects)
             case ContactFound():
                 if self._host.membership is not None:
-                    self._host.tell(now, self._host.membership, event, effects)
+                    self._host.dispatch(now, self._host.membership, event, effects)
             case LinkAdded():
                 self.check_new_link(event.neighbour.peer)
                 self._layer.add_link(now, event.neighbour, effects)
@@ -108,7 +108,7 @@ class DriverInputs:
             case PeerForgotten(peer):
                 if peer not in self._host.interest.table.origins or peer == self._host.view.me:
                     raise ConfigError(f"peer {self._host.view.me} knows no subscriptions of peer {peer}")
-                self._host.tell_all(now, event, effects)
+                self._host.dispatch_to_all(now, event, effects)
             case Started():
                 self._start(now, event, effects)
             case Stopping():
@@ -121,7 +121,7 @@ class DriverInputs:
         self._layer.begin(now, event.neighbours)
         self._host.forms_links = self._host.forms_links or event.contacts_follow
         self._host.view.neighbours = tuple(self._host.view.links)
-        stored = self._recall_records(now, event, effects)
+        stored = self._restore_records(now, event, effects)
         if self._store is not None:
             self._store.begin(now, tuple(n.peer for n in event.neighbours))
         for wanted in event.subscriptions:
@@ -129,17 +129,17 @@ class DriverInputs:
         for text in event.advertisements:
             self._local.advertise(text, effects)
         self._host.on_links_changed(now, effects)
-        self._host.tell_all(now, SubscriptionsChanged(), effects)
+        self._host.dispatch_to_all(now, SubscriptionsChanged(), effects)
         self._layer.monitor(now)
         if event.stored:  # a neighbour may lack the state that this peer restored
             for peer in self._host.view.neighbours:
                 self._layer.resync(now, peer, effects)
         if self._store is not None and self._local.pending is not None:
             self._store.restore(now, self._local.pending.restore(now, stored, effects), effects)
-        self._host.tell_all(now, Begun(self._layer.manager.reachable, event.contacts_follow), effects)
+        self._host.dispatch_to_all(now, Begun(self._layer.manager.reachable, event.contacts_follow), effects)
         self._layer.manager.request_paths(effects)
 
-    def _recall_records(self, now: Nanos, event: Started, effects: Effects) -> list[PendingRecord]:
+    def _restore_records(self, now: Nanos, event: Started, effects: Effects) -> list[PendingRecord]:
         """Restore the records of an earlier incarnation. Return the events that it was still responsible for."""
         pending: dict[EventId, PendingRecord] = {}
         durable: list[Record] = []
@@ -172,29 +172,29 @@ class DriverInputs:
             if dropped is not None:
                 self._host.on_undelivered(now, *dropped, effects)
         elif isinstance(message, PlainMessage) and event.peer == self._host.view.me:  # a multicast
-            self._host.tell(
+            self._host.dispatch(
                 now, self._host.by_name[message.plugin], Undelivered(self._host.view.me, message.body), effects
             )
 
     def _subscribe(self, now: Nanos, event: Subscribed, effects: Effects) -> None:
         if self._local.subscribe(event.subscription, effects):
-            self._host.tell_all(now, SubscriptionsChanged(), effects)
+            self._host.dispatch_to_all(now, SubscriptionsChanged(), effects)
             if self._local.pending is not None:
                 self._local.pending.on_subscribed(now)
 
-    def _plan(self, now: Nanos, event: Planned, effects: Effects) -> None:
+    def _replace_plan(self, now: Nanos, event: Planned, effects: Effects) -> None:
         me, links = self._host.view.me, self._host.view.links
         next_hops = () if event.plan is None else event.plan.neighbours(me)
         unlinked = [n for n in next_hops if n not in links]
         if unlinked:
             raise ConfigError(f"the plan sends from peer {me} to {unlinked[0]}, which is not its neighbour")
-        self._host.tell(now, self._host.router, event, effects)
+        self._host.dispatch(now, self._host.router, event, effects)
 
     def _on_path_found(self, now: Nanos, event: PathFound, effects: Effects) -> None:
         if self._host.membership is not None:
-            self._host.tell(now, self._host.membership, event, effects)
+            self._host.dispatch(now, self._host.membership, event, effects)
         if self._host.interest.needs.paths:
-            self._host.tell(now, self._host.interested, event, effects)
+            self._host.dispatch(now, self._host.interested, event, effects)
         self._layer.manager.on_path_found(now, event, effects)
 
     def check_new_link(self, peer: PeerId) -> None:
@@ -226,5 +226,5 @@ class DriverInputs:
         if away_ns:
             self._host.interest.table.will_be_back(away_ns)
             self._layer.leave(now, effects)
-        self._host.tell_all(now, SubscriptionsChanged(), effects)
-        self._host.tell_all(now, event, effects)
+        self._host.dispatch_to_all(now, SubscriptionsChanged(), effects)
+        self._host.dispatch_to_all(now, event, effects)

@@ -98,7 +98,7 @@ class HostedPlugin:
         except WendError:
             raise
         except Exception as error:
-            raise mistake_error(self, event, _failure(error)) from error
+            raise mistake_error(self, event, _describe_failure(error)) from error
         if type(effects) is not list:
             raise mistake_error(self, event, f"answered {effects!r:.80} where a list of effects is due")
         return effects
@@ -175,7 +175,7 @@ class PluginHost:
         """The plug-ins that joined each multicast group."""
         self._persistence = config.of(DeliverySettings).persistence
         self.view = View(config, links, self._persistence)
-        self.hosted = self._make(config, plugins)
+        self.hosted = self._make_plugins(config, plugins)
         self.by_name = {one.name: one for one in self.hosted}
         if len(self.by_name) < len(self.hosted):
             names = sorted(one.name for one in self.hosted)
@@ -194,7 +194,7 @@ class PluginHost:
         self.view.interest = self.interest
         self.view.membership = None if self.membership is None else self.membership.plugin
 
-    def _make(self, config: PeerConfig, plugins: NamedPlugins) -> tuple[HostedPlugin, ...]:
+    def _make_plugins(self, config: PeerConfig, plugins: NamedPlugins) -> tuple[HostedPlugin, ...]:
         hosted = tuple(HostedPlugin(name, plugin_class(config)) for name, plugin_class in plugins)
         for one in hosted:
             if one.kind == "graph":
@@ -220,10 +220,10 @@ class PluginHost:
 
     # ---------------------------------------------------------------- asking
 
-    def tell(self, now: Nanos, one: HostedPlugin, event: PluginInput, effects: Effects) -> None:
+    def dispatch(self, now: Nanos, one: HostedPlugin, event: PluginInput, effects: Effects) -> None:
         self._carry_out(now, one, one.handle(now, event, self.view), effects)
 
-    def tell_all(self, now: Nanos, event: PluginInput, effects: Effects, *but: HostedPlugin) -> None:
+    def dispatch_to_all(self, now: Nanos, event: PluginInput, effects: Effects, *but: HostedPlugin) -> None:
         for one in self.hosted:
             if one not in but:
                 self._carry_out(now, one, one.handle(now, event, self.view), effects)
@@ -231,13 +231,13 @@ class PluginHost:
     def on_links_changed(self, now: Nanos, effects: Effects) -> None:
         if len(self.view.neighbours) != len(self._links):
             self.view.neighbours = tuple(sorted(self._links))
-        self.tell_all(now, LinksChanged(), effects)
+        self.dispatch_to_all(now, LinksChanged(), effects)
 
     def on_undelivered(self, now: Nanos, peer: PeerId, plugin: str, body: Any, effects: Effects) -> None:
         """Notify a plug-in that its direct message was not acknowledged."""
         if self.membership is not None:
-            self.tell(now, self.membership, Unanswered(peer), effects)
-        self.tell(now, self.by_name[plugin], Undelivered(peer, body), effects)
+            self.dispatch(now, self.membership, Unanswered(peer), effects)
+        self.dispatch(now, self.by_name[plugin], Undelivered(peer, body), effects)
 
     def on_message(self, now: Nanos, sender: PeerId, name: str, message: Any, effects: Effects) -> None:
         """Pass a message from another peer to the plug-in that it names."""
@@ -260,7 +260,7 @@ class PluginHost:
             message = one.read(record.body)
         except msgspec.ValidationError:
             return
-        self.tell(now, one, Recalled(message), effects)
+        self.dispatch(now, one, Recalled(message), effects)
 
     # ---------------------------------------------------------------- effects that concern plug-ins alone
 
@@ -274,7 +274,7 @@ class PluginHost:
         if type(answer) is Timer:
             self._timers.set_timer(answer.time_ns, self._on_timer, (one, answer.name))
         elif type(answer) is Changed:
-            self.tell_all(now, answer, effects, one)
+            self.dispatch_to_all(now, answer, effects, one)
         elif type(answer) is Remember:
             if self._persistence:
                 effects.append(Persist(StateRecord(one.name, answer.key, answer.message)))
@@ -283,12 +283,12 @@ class PluginHost:
                 effects.append(answer)
             self._joined.setdefault(answer.group, set()).add(one)
         elif type(answer) is LeaveMulticast:
-            self._leave(one, answer, effects)
+            self._leave_group(one, answer, effects)
         else:
             return False
         return True
 
-    def _leave(self, one: HostedPlugin, leave: LeaveMulticast, effects: Effects) -> None:
+    def _leave_group(self, one: HostedPlugin, leave: LeaveMulticast, effects: Effects) -> None:
         """Leave a group for one plug-in. The peer leaves it after the last plug-in that joined it."""
         plugins = self._joined.get(leave.group, set())
         if one in plugins:
@@ -299,7 +299,7 @@ class PluginHost:
 
     def _on_timer(self, now: Nanos, timer: tuple[HostedPlugin, str], effects: Effects) -> None:
         one, name = timer
-        self.tell(now, one, Due(name), effects)
+        self.dispatch(now, one, Due(name), effects)
 
 
 def mistake_error(one: HostedPlugin, event: PluginInput | None, mistake: str) -> ConfigError:
@@ -308,7 +308,7 @@ def mistake_error(one: HostedPlugin, event: PluginInput | None, mistake: str) ->
     return ConfigError(f"plug-in {one.name!r}{told} {mistake}")
 
 
-def _failure(error: Exception) -> str:
+def _describe_failure(error: Exception) -> str:
     at = traceback.extract_tb(error.__traceback__)[-1]
     why = (str(error).splitlines() or [""])[0]
     return f"failed at line {at.lineno} of {at.filename.rpartition('/')[2]}: {type(error).__name__}: {why}"

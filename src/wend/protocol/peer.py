@@ -183,14 +183,14 @@ class Peer:
             interest=self._host.interested.name,
             membership=self.config.membership,
             links=self._layer.status(),
-            in_flight=len(self._retransmission.in_flight()),
+            in_flight=len(self._retransmission.packets_in_flight()),
             waiting=0 if self._store is None else len(self._store.queue),
             plugins=self._host.status(),
         )
 
     def unfinished(self) -> set[EventId]:
         """Events that this peer is still responsible for: in flight, waiting for a retry, or waiting in the routing."""
-        found = {forward.event.id for forward in self._retransmission.in_flight()}
+        found = {forward.event.id for forward in self._retransmission.packets_in_flight()}
         found.update(self.responsible_ids)
         found.update(self._local.incomplete_ids)
         found.update(self._host.unfinished())
@@ -272,11 +272,11 @@ class Peer:
         if publication.retain:
             self.retained.retain(publication.retain, event, now, effects)
         if self._local.announce(event, effects):
-            self._host.tell_all(now, SubscriptionsChanged(), effects)
+            self._host.dispatch_to_all(now, SubscriptionsChanged(), effects)
         event = self._local.choose_group_peers(event, effects)
         subscribers = self.subscriptions.targets(event)
         event = self._local.add_predecessors(event)
-        if self._mode.is_early():
+        if self._mode.may_miss_subscribers():
             effects.append(Notice("published-early", self.me))
         self._mode.publish(now, event, self._receipt(event, subscribers), effects)
 
@@ -381,7 +381,7 @@ class Peer:
         if forward.peer not in self.links:
             mistake = f"answered a Forward to {forward.peer!r}, which is not a neighbour"
         else:
-            what, declared = type(forward.header).__name__, _name(self._header)
+            what, declared = type(forward.header).__name__, _header_name(self._header)
             mistake = f"answered a Forward whose header is a {what}, but it declares {declared}"
         return mistake_error(self._router, None, mistake)
 
@@ -406,7 +406,7 @@ class Peer:
         self.view.loaded = loaded
 
     def on_link_changed(self, now: Nanos, change: LinkChanged, effects: Effects) -> None:
-        self._host.tell_all(now, change, effects)
+        self._host.dispatch_to_all(now, change, effects)
 
     def on_links_changed(self, now: Nanos, effects: Effects) -> None:
         self._host.on_links_changed(now, effects)
@@ -429,5 +429,5 @@ def _remove_own(me: PeerId, dests: tuple[PeerId, ...], ranks: Ranks) -> tuple[tu
     return tuple([dest for dest in dests if dest != me]), ranks
 
 
-def _name(header: type) -> str:
+def _header_name(header: type) -> str:
     return "none" if header is type(None) else header.__name__

@@ -21,7 +21,7 @@ from wend.protocol.plugins import (
     SendTo,
     Tell,
 )
-from wend.protocol.ports import Drop, Multicast
+from wend.protocol.ports import Drop, Multicast, Notice
 from wend.protocol.timers import Effects
 
 
@@ -48,6 +48,8 @@ class PluginEffects:
         match effect:
             case SendTo():  # the most frequent effect
                 self._layer.direct.send(now, effect, one.name, effects)
+            case Notice():  # frequent, too
+                effects.append(effect)
             case Tell():
                 self._layer.send_control(
                     now, OutgoingControl(effect.peer, one.name, effect.slot, effect.message), effects
@@ -61,7 +63,7 @@ class PluginEffects:
             case RouteEvent():
                 if self._host.router.kind != "routing":
                     raise mistake_error(one, None, "answered a RouteEvent, but the strategy has no routing")
-                self._host.tell(now, self._host.router, effect.arrived, effects)
+                self._host.dispatch(now, self._host.router, effect.arrived, effects)
             case InterestLearned():
                 if self._store is not None:
                     self._store.on_interest_learned(now, effect.peer, effect.returned, effects)

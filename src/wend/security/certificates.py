@@ -102,7 +102,7 @@ def make_request(name: str, signing_secret: bytes, session_secret: bytes) -> byt
     return builder.sign(key, None).public_bytes(Encoding.DER)
 
 
-def sign(
+def sign_certificate(
     request: bytes,
     root: bytes,
     root_secret: bytes,
@@ -329,15 +329,15 @@ def _read_extension(value: bytes) -> Claims:
         claims = msgspec.msgpack.decode(_read_octet_string(value), type=Claims)
         check_groups(claims.groups)
     except (msgspec.DecodeError, ConfigError):
-        _raise_malformed()
+        _refuse_malformed()
     if claims.version != _VERSION or len(claims.session_key) != KEY_BYTES:
-        _raise_malformed()
+        _refuse_malformed()
     if claims.peer is not None and not 0 <= claims.peer <= MAX_PEER_ID:
-        _raise_malformed()
+        _refuse_malformed()
     return claims
 
 
-def _raise_malformed() -> NoReturn:
+def _refuse_malformed() -> NoReturn:
     raise Untrusted("the certificate's extension for Wend is malformed") from None
 
 
@@ -392,4 +392,4 @@ def _read_octet_string(value: bytes) -> bytes:
         return value[2:]
     if len(value) >= 4 and value[:2] == b"\x04\x82" and len(value) == 4 + int.from_bytes(value[2:4], "big"):
         return value[4:]
-    _raise_malformed()
+    _refuse_malformed()

@@ -67,14 +67,14 @@ class CookieJar:
     def seal(self, address: Address, salt: bytes, mac1: bytes) -> bytes:
         """The cookie for an address, which only those who saw the initiation can open."""
         sealing = ChaCha20Poly1305(cookie_key(self._public, salt))
-        return sealing.encrypt(_NO_NONCE, self._cookie(self._secrets[0], address), mac1)
+        return sealing.encrypt(_NO_NONCE, self._make_cookie(self._secrets[0], address), mac1)
 
     def accepts(self, now: Nanos, address: Address, signed: bytes, mac1: bytes, mac2: bytes) -> bool:
         """Whether mac2 is made with a cookie for this address."""
         return now - self._made_ns < 2 * SECRET_NS and any(
-            hmac.compare_digest(mac(self._cookie(secret, address), signed, mac1), mac2) for secret in self._secrets
+            hmac.compare_digest(mac(self._make_cookie(secret, address), signed, mac1), mac2) for secret in self._secrets
         )
 
     @staticmethod
-    def _cookie(secret: bytes, address: Address) -> bytes:
+    def _make_cookie(secret: bytes, address: Address) -> bytes:
         return blake2s(f"{address[0]} {address[1]}".encode(), digest_size=COOKIE_BYTES, key=secret).digest()

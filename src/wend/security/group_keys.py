@@ -92,19 +92,19 @@ class GroupKey:
         self.made_ns = now
         self.ends_ns: Nanos | None = None
         """When it stops opening packets; None for the current key."""
-        self._salt = salt
-        self._sealing = self._cipher(me, salt)
+        self._make_salt = salt
+        self._sealing = self._derive_cipher(me, salt)
         self._sent = 0
         self._streams: dict[tuple[PeerId, bytes], _Stream] = {}
         self._salts: Counter[PeerId] = Counter()
 
-    def _cipher(self, sender: PeerId, salt: bytes) -> ChaCha20Poly1305:
+    def _derive_cipher(self, sender: PeerId, salt: bytes) -> ChaCha20Poly1305:
         key, _ = derive(self.secret, _LABEL + sender.to_bytes(8, "little") + salt)
         return ChaCha20Poly1305(key)
 
     def seal(self, group: int, me: PeerId, body: bytes) -> bytes:
         counter, self._sent = self._sent, self._sent + 1
-        header = GROUP_HEADER.pack(_HEAD, group, self.epoch, me, self._salt, counter)
+        header = GROUP_HEADER.pack(_HEAD, group, self.epoch, me, self._make_salt, counter)
         return header + self._sealing.encrypt(nonce(counter), body, header)
 
     def open(self, sender: PeerId, salt: bytes, counter: int, datagram: bytes) -> bytes | str:
@@ -114,7 +114,7 @@ class GroupKey:
         if stream is None:
             if self._salts[sender] >= MAX_SALTS:
                 return "forged"
-            stream = _Stream(self._cipher(sender, salt), ReplayWindow())
+            stream = _Stream(self._derive_cipher(sender, salt), ReplayWindow())
         if not stream.window.is_new(counter):
             return "replayed"
         header = datagram[:GROUP_HEADER_BYTES]
@@ -199,9 +199,9 @@ class GroupKeys:
                 entry.key.maker = -1  # the epochs of the new keeper may have any number
         entry.members = incarnations
         if keeper == self._me:
-            self._roll_if_changed(now, entry)
+            self._roll_group_if_changed(now, entry)
         elif entry.key is None or entry.key.maker != keeper:
-            self._repeat(now, entry)
+            self._repeat_messages(now, entry)
 
     def keys(self, group: int) -> list[GroupKey]:
         """The current key of a group and the former one, if there are any."""
@@ -224,7 +224,7 @@ class GroupKeys:
     def _roll_changed_groups(self, now: Nanos) -> None:
         for group in self._groups.values():
             if group.keeper is not None and group.keeper[0] == self._me:
-                self._roll_if_changed(now, group)
+                self._roll_group_if_changed(now, group)
 
     def tick(self, now: Nanos) -> None:
         """Repeat messages that were not answered. Call this a few times a second."""
@@ -234,9 +234,9 @@ class GroupKeys:
                 group.former = None
             if group.keeper is not None and now >= group.repeat_ns:
                 if group.keeper[0] == self._me and group.key is not None and now - group.key.made_ns >= ROLL_NS:
-                    self._roll(now, group, group.holders, overlaps=True)
+                    self._make_next_key(now, group, group.holders, overlaps=True)
                 else:
-                    self._repeat(now, group)
+                    self._repeat_messages(now, group)
 
     # ---------------------------------------------------------------- multicasts
 
@@ -294,7 +294,7 @@ class GroupKeys:
         else:
             group.pending.append((datagram, now))
             if now >= group.repeat_ns and group.keeper is not None and group.keeper[0] != self._me:
-                self._ask(now, group)
+                self._request_key(now, group)
 
     # ---------------------------------------------------------------- messages in sessions
 
@@ -333,10 +333,10 @@ class GroupKeys:
             group.epochs[group.keeper] = epoch
             if len(group.epochs) > MAX_KEEPERS:
                 del group.epochs[next(iter(group.epochs))]
-            self._adopt(now, group, GroupKey(now, epoch, secret, self._me, self._salt(), sender), former)
+            self._adopt_key(now, group, GroupKey(now, epoch, secret, self._me, self._make_salt(), sender), former)
         self.effects.append(GroupMessage(sender, SHORT_FORM.pack(TAKEN, group.number, epoch)))
 
-    def _adopt(self, now: Nanos, group: _Group, key: GroupKey, former: int) -> None:
+    def _adopt_key(self, now: Nanos, group: _Group, key: GroupKey, former: int) -> None:
         """Seal with a key from now on. `former` is the epoch whose key still opens packets for a moment, or 0."""
         group.former = group.key if group.key is not None and group.key.epoch == former else None
         if group.former is not None:
@@ -351,23 +351,23 @@ class GroupKeys:
 
     # ---------------------------------------------------------------- the keeper
 
-    def _roll_if_changed(self, now: Nanos, group: _Group) -> None:
+    def _roll_group_if_changed(self, now: Nanos, group: _Group) -> None:
         members = frozenset(one for one in group.members.items() if one[0] not in self._excluded)
         is_own = group.key is not None and group.key.maker == self._me
         if not is_own or group.holders != members:
-            self._roll(now, group, members, overlaps=is_own and group.holders <= members)
+            self._make_next_key(now, group, members, overlaps=is_own and group.holders <= members)
 
-    def _roll(self, now: Nanos, group: _Group, members: frozenset[Member], overlaps: bool) -> None:
+    def _make_next_key(self, now: Nanos, group: _Group, members: frozenset[Member], overlaps: bool) -> None:
         """Make the next key, and send it to the members."""
         group.last_made = max(group.highest, group.last_made) + 1
         epoch = group.last_made << 32 | int.from_bytes(self._random(4), "little")
         group.holders = members
         group.unconfirmed = {peer: None for peer, _ in sorted(members) if peer != self._me}
-        key = GroupKey(now, epoch, self._random(KEY_BYTES), self._me, self._salt(), self._me)
-        self._adopt(now, group, key, group.key.epoch if overlaps and group.key is not None else 0)
-        self._repeat(now, group)
+        key = GroupKey(now, epoch, self._random(KEY_BYTES), self._me, self._make_salt(), self._me)
+        self._adopt_key(now, group, key, group.key.epoch if overlaps and group.key is not None else 0)
+        self._repeat_messages(now, group)
 
-    def _repeat(self, now: Nanos, group: _Group) -> None:
+    def _repeat_messages(self, now: Nanos, group: _Group) -> None:
         """As the keeper, send the key again to members that have not confirmed it; as a member, ask for a key."""
         assert group.keeper is not None
         group.repeat_ns = now + REPEAT_NS
@@ -375,7 +375,7 @@ class GroupKeys:
             for peer in group.unconfirmed:
                 self._send_key(group, peer)
         elif group.key is None or group.key.maker != group.keeper[0]:
-            self._ask(now, group)
+            self._request_key(now, group)
 
     def _on_key_request(self, now: Nanos, group: _Group, peer: PeerId, beyond: int) -> None:
         """Send the key to a member that lacks it.
@@ -385,11 +385,11 @@ class GroupKeys:
         if key is None or key.maker != self._me or (peer, group.members[peer]) not in group.holders:
             return
         if key.epoch <= beyond and now - key.made_ns >= REPEAT_NS:
-            self._roll(now, group, group.holders, overlaps=True)
+            self._make_next_key(now, group, group.holders, overlaps=True)
         else:
             self._send_key(group, peer)
 
-    def _salt(self) -> bytes:
+    def _make_salt(self) -> bytes:
         """A new salt for every key, so that the same key and counter never occur twice."""
         self._salts.append(self._random(8))
         return self._salts[-1]
@@ -401,7 +401,7 @@ class GroupKeys:
             body = TOLD_FORM.pack(TOLD, group.number, key.epoch, former, key.secret)
             self.effects.append(GroupMessage(peer, body))
 
-    def _ask(self, now: Nanos, group: _Group) -> None:
+    def _request_key(self, now: Nanos, group: _Group) -> None:
         assert group.keeper is not None
         group.repeat_ns = now + REPEAT_NS
         has_key = group.key is not None and group.key.maker == group.keeper[0]

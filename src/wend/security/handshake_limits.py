@@ -84,14 +84,14 @@ class HandshakeLimiter:
             return True
         self.refused["too-many-handshakes"] += 1
         if self._replies.take(now_s):
-            return self._cookie(now, packet, address)
+            return self._make_cookie_packet(now, packet, address)
         self._shut_ns = now + SHUT_NS
         return False
 
     def may_reply(self, now: Nanos) -> bool:
         return self._replies.take(now / SECOND)
 
-    def _cookie(self, now: Nanos, packet: InitiationPacket, address: Address) -> bytes:
+    def _make_cookie_packet(self, now: Nanos, packet: InitiationPacket, address: Address) -> bytes:
         if self._jar.needs_secret(now):
             self._jar.renew(now, self._random(32))
         salt = self._random(packets.SALT_BYTES)

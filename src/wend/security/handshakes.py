@@ -49,7 +49,7 @@ class Responder:
         self.renew()
 
     def renew(self) -> None:
-        """Use the present key of this peer."""
+        """Use this peer's key, which has changed, from now on."""
         public = self._introductions.static.public
         self.limiter = HandshakeLimiter(public, self._limits, self._random, self._output.refused)
 
@@ -60,7 +60,7 @@ class Responder:
             self._output.notices["cookie-sent"] += 1
             self._output.transmit(address, None, verdict)
         elif verdict:
-            self._answer(now, packet, address)
+            self._send_answer(now, packet, address)
 
     def on_rekeying(self, now: Nanos, session: PeerSession, datagram: bytes, address: Address) -> None:
         """Answer an initiation that came in a session. Only the rate is limited, so that no peer can overload
@@ -70,11 +70,11 @@ class Responder:
             return
         session.rekeying_ns = now
         try:
-            self._answer(now, packets.decode_initiation(datagram), address)
+            self._send_answer(now, packets.decode_initiation(datagram), address)
         except WireError:
             self._output.refused["malformed"] += 1
 
-    def _answer(self, now: Nanos, packet: packets.InitiationPacket, address: Address) -> None:
+    def _send_answer(self, now: Nanos, packet: packets.InitiationPacket, address: Address) -> None:
         try:
             answer = ResponderHandshake(self._introductions.static, packet.handshake, PROLOGUE)
             introduction = packets.decode_introduction(answer.payload)
@@ -142,7 +142,7 @@ class Initiator:
                 return
             session.handshake = PendingHandshake(session.peer, address, now)
             if session.identity is not None:
-                self._initiate(now, session, session.handshake, session.identity)
+                self._send_initiation(now, session, session.handshake, session.identity)
             else:
                 self.ask(session.handshake, session.peer)
         session.handshake.demand_ns = now
@@ -160,7 +160,7 @@ class Initiator:
         pending.address = session.retry_address(pending.tries) or pending.address
         identity = pending.identity or session.identity
         if pending.tries % 2 == 0 and identity is not None:
-            self._initiate(now, session, pending, identity)
+            self._send_initiation(now, session, pending, identity)
         else:
             self.ask(pending, session.peer)  # it may have another key
 
@@ -171,7 +171,7 @@ class Initiator:
             attempt.question_address = attempt.address
         self._output.transmit(attempt.address, peer, packets.encode_question(attempt.question))
 
-    def _initiate(self, now: Nanos, session: PeerSession, pending: PendingHandshake, identity: Identity) -> None:
+    def _send_initiation(self, now: Nanos, session: PeerSession, pending: PendingHandshake, identity: Identity) -> None:
         """Send the first message of a handshake."""
         self._number += 1
         self._table.number_handshake(pending)
@@ -186,7 +186,7 @@ class Initiator:
             return
         packet = packets.encode_initiation(pending.index, message)
         pending.mac1 = mac(mac1_key(identity.session_key), packet)
-        cookie = session.cookie_at(now)
+        cookie = session.valid_cookie(now)
         mac2 = bytes(packets.MAC_BYTES) if cookie is None else mac(cookie, packet, pending.mac1)
         self._output.notices["handshake-begun"] += 1
         packet += pending.mac1 + mac2
@@ -233,7 +233,7 @@ class Initiator:
             session.identity, session.certificate = identity, certificate
         if isinstance(attempt, AddressSession):
             return session, attempt
-        self._initiate(now, session, attempt, identity)
+        self._send_initiation(now, session, attempt, identity)
         return None
 
     def on_cookie(self, now: Nanos, datagram: bytes) -> None:
@@ -247,7 +247,7 @@ class Initiator:
         session.cookie_ns = now
         if not pending.has_shown_cookie:
             pending.has_shown_cookie = True
-            self._initiate(now, session, pending, pending.identity)
+            self._send_initiation(now, session, pending, pending.identity)
 
     def on_answer(self, now: Nanos, datagram: bytes, address: Address) -> TransportKeys | None:
         """The keys that a handshake has made; None if the answer is refused."""

@@ -128,7 +128,7 @@ class InitiationPacket(NamedTuple):
 
 
 def encode_initiation(index: int, handshake: bytes) -> bytes:
-    """Without its macs."""
+    """Encode an initiation, without its macs."""
     return _INDEX.pack(MAGIC, VERSION, INITIATION, index) + handshake
 
 

@@ -173,10 +173,10 @@ class PeerSession:
         return now < keys.ends_ns and now - self.heard_ns <= ALIVE_NS
 
     def retry_address(self, tries: int) -> Address | None:
-        """Where to try a handshake for the n-th time: twice at one address, twice at the other."""
+        """The address for the n-th try of a handshake: two tries at one address, then two at the other."""
         return self.given_address if tries & 2 and self.given_address is not None else self.address
 
-    def cookie_at(self, now: Nanos) -> bytes | None:
+    def valid_cookie(self, now: Nanos) -> bytes | None:
         """The cookie that the peer sent, while it is valid."""
         return self.cookie if self.cookie and now - self.cookie_ns < SECRET_NS else None
 

@@ -95,7 +95,7 @@ class SessionLayer:
         return None if session is None else session.identity
 
     def address(self, peer: PeerId) -> Address | None:
-        """Where packets to a peer go."""
+        """The address to which packets for a peer go."""
         session = self.peers.get(peer)
         return None if session is None else session.address
 
@@ -112,12 +112,12 @@ class SessionLayer:
     # ---------------------------------------------------------------- what the driver tells
 
     def tick(self, now: Nanos, wall_s: int) -> None:
-        """Tell the time of both clocks, several times a second, for retries and the ends of keys."""
+        """Retry handshakes, and end old keys. The driver calls it several times a second, with both clocks."""
         self._introductions.set_time(now, wall_s)
         for attempt in [*self._table.unknown.values()]:
-            self._tick_unknown(now, attempt)
+            self._tick_attempt(now, attempt)
         for session in [*self.peers.values()]:
-            self._tick_peer(now, wall_s, session)
+            self._tick_session(now, wall_s, session)
         if now >= self._recheck_ns:
             self._recheck_ns = now + RECHECK_NS
             self.recheck(now)
@@ -176,7 +176,7 @@ class SessionLayer:
             return None
         keys = session.current
         if keys is None or now >= keys.ends_ns:
-            self._queue(now, session, WaitingMessage(kind, body, None, now), session.address)
+            self._queue_message(now, session, WaitingMessage(kind, body, None, now), session.address)
             return None
         session.owes_ns = 0
         if not session.unanswered_ns:
@@ -193,11 +193,13 @@ class SessionLayer:
         if session is None or session.address != address:  # another peer may have the address by now
             self._queue_for_address(now, WaitingMessage(kind, body, address, now), address)
         elif not session.has_keys(now):
-            self._queue(now, session, WaitingMessage(kind, body, address, now), address)
+            self._queue_message(now, session, WaitingMessage(kind, body, address, now), address)
         elif (packet := self.seal(now, session.peer, kind, body)) is not None:
             self._output.transmit(address, session.peer, packet)
 
-    def _queue(self, now: Nanos, session: PeerSession, message: WaitingMessage, address: Address | None) -> None:
+    def _queue_message(
+        self, now: Nanos, session: PeerSession, message: WaitingMessage, address: Address | None
+    ) -> None:
         """Let a message wait for a handshake with a peer."""
         if address is None:
             self._output.count_unsent(1)
@@ -219,7 +221,7 @@ class SessionLayer:
     # ---------------------------------------------------------------- datagrams that arrive
 
     def open(self, now: Nanos, datagram: bytes | memoryview, address: Address) -> Opened | None:
-        """The message in a datagram. None if the datagram was refused, or led only to effects."""
+        """The message in a datagram, and its sender. None if the datagram was refused, or was for the session alone."""
         if len(datagram) < packets.OVERHEAD_BYTES:
             self._on_handshake(now, datagram, address)
             return None
@@ -250,7 +252,7 @@ class SessionLayer:
             if not self._on_other_keys(now, keys, is_newest, address):
                 return None
         elif is_newest and address != session.address:
-            self._move(now, session, address)
+            self._move_address(now, session, address)
         session.heard_ns, session.unanswered_ns = now, 0
         if kind >= packets.REKEYING:
             self._on_key_packet(now, session, kind, body, address)
@@ -275,7 +277,7 @@ class SessionLayer:
         session = keys.session
         if keys is session.next:
             session.next = None
-            self._adopt(now, keys, address)
+            self._adopt_keys(now, keys, address)
         elif keys is session.superseded:  # the packet was under way, or the previous process is still alive
             if now - session.superseded_ns > ALIVE_NS:
                 self._output.refuse_twin(address, f"peer {session.peer}")
@@ -283,10 +285,10 @@ class SessionLayer:
                 self.refused["stale"] += 1
             return False
         elif is_newest:
-            self._on_former(now, session, keys, address)
+            self._on_former_keys(now, session, keys, address)
         return True
 
-    def _on_former(self, now: Nanos, session: PeerSession, keys: TransportKeys, address: Address) -> None:
+    def _on_former_keys(self, now: Nanos, session: PeerSession, keys: TransportKeys, address: Address) -> None:
         """Handle a packet under former keys. Either it was under way, or the other peer still seals with them, as after
         handshakes that crossed. In the second case no packet comes under the current keys between two such packets."""
         highest = -1 if session.current is None else session.current.window.highest
@@ -295,12 +297,12 @@ class SessionLayer:
         if not is_repeated:
             return
         if address != session.address:
-            self._move(now, session, address)
+            self._move_address(now, session, address)
         if self.id > session.peer:  # one of the two follows the other, so that both seal with the same keys
             session.restore_former_keys(keys)
 
     def _on_long_handshake(self, now: Nanos, head: int, datagram: bytes | memoryview, address: Address) -> None:
-        """Handle a datagram that is not a transport packet, unless there are too many."""
+        """Handle a datagram that is not a transport packet. Refuse initiations unread if there are too many."""
         if head != _INITIATION or not self._responder.limiter.should_refuse_unread(
             now, datagram, address, self._table.at
         ):
@@ -320,7 +322,7 @@ class SessionLayer:
             case packets.ANSWER:
                 keys = self._initiator.on_answer(now, datagram, address)
                 if keys is not None:
-                    self._adopt(now, keys, address)
+                    self._adopt_keys(now, keys, address)
             case packets.COOKIE:
                 self._initiator.on_cookie(now, datagram)
             case packets.QUESTION:
@@ -338,18 +340,18 @@ class SessionLayer:
 
     # ---------------------------------------------------------------- sessions
 
-    def _adopt(self, now: Nanos, keys: TransportKeys, address: Address) -> None:
+    def _adopt_keys(self, now: Nanos, keys: TransportKeys, address: Address) -> None:
         """Seal with these keys from now on."""
         session = keys.session
         is_new = session.current is None or session.incarnation != keys.incarnation
         self._table.remove_keys(session.adopt(now, keys))
         self.notices["session"] += 1
         if session.address != address:
-            self._move(now, session, address)
+            self._move_address(now, session, address)
         self._table.record_address(now, session.peer, address)
         if is_new:
             self.effects.append(SessionReady(session.peer, address, keys.incarnation))
-        self._flush(now, session)
+        self._send_waiting(now, session)
 
     def _assign_address(self, now: Nanos, session: PeerSession, attempt: AddressSession) -> None:
         """Record which peer is at an address, and send it the messages that wait there."""
@@ -359,11 +361,11 @@ class SessionLayer:
             session.address = attempt.address
         self._output.count_unsent(session.waiting.add(now, *attempt.waiting.pop_all()))
         if session.has_keys(now):
-            self._flush(now, session)
+            self._send_waiting(now, session)
         else:
             self._initiator.begin(now, session, attempt.address)
 
-    def _flush(self, now: Nanos, session: PeerSession) -> None:
+    def _send_waiting(self, now: Nanos, session: PeerSession) -> None:
         """Send the waiting messages, or an empty packet: either shows the other peer that this one has the keys."""
         keys = session.current
         if keys is None or session.address is None:
@@ -381,7 +383,7 @@ class SessionLayer:
         if session.current is not None and session.address is not None:
             self._output.transmit(session.address, session.peer, session.current.seal(packets.NOTHING, b""))
 
-    def _move(self, now: Nanos, session: PeerSession, address: Address) -> None:
+    def _move_address(self, now: Nanos, session: PeerSession, address: Address) -> None:
         """Send to a peer at the new address from which its newest authentic packet came."""
         self._table.forget_address(session.peer, session.address)
         session.address = address
@@ -401,7 +403,7 @@ class SessionLayer:
 
     # ---------------------------------------------------------------- time
 
-    def _tick_unknown(self, now: Nanos, attempt: AddressSession) -> None:
+    def _tick_attempt(self, now: Nanos, attempt: AddressSession) -> None:
         self._output.count_unsent(attempt.waiting.trim(now))
         if not attempt.waiting:
             self._table.remove_unknown(attempt)
@@ -409,7 +411,7 @@ class SessionLayer:
             attempt.count_retry(now)
             self._initiator.ask(attempt, None)
 
-    def _tick_peer(self, now: Nanos, wall_s: int, session: PeerSession) -> None:
+    def _tick_session(self, now: Nanos, wall_s: int, session: PeerSession) -> None:
         self._output.count_unsent(session.waiting.trim(now))
         self._table.remove_keys(session.drop_ended(now))
         if session.identity is not None and wall_s > session.identity.not_after_s:

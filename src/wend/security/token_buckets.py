@@ -41,7 +41,7 @@ class TokenBucket:
     def spend(self, amount: float) -> None:
         self._left -= amount
 
-    def change(self, rate_per_s: float, burst: float, now_s: float) -> None:
+    def set_limits(self, rate_per_s: float, burst: float, now_s: float) -> None:
         """Change the rate and the burst. Tokens that were spent stay spent."""
         self.has_tokens(now_s, 0.0)
         self._left -= self.burst - burst

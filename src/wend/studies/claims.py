@@ -144,7 +144,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JudgedValue(msgspec.Struct, frozen=True, kw_only=True):
-    """A part with our number. `within` is None if it was not run."""
+    """One number of a claim with the measured value. `within` is None if it was not measured."""
 
     part: ClaimValue
     ours: Estimate | None
@@ -155,7 +155,7 @@ class JudgedValue(msgspec.Struct, frozen=True, kw_only=True):
     """The values of `within` over the means of the 95 % interval; empty if the interval is unknown."""
 
     @property
-    def sure(self) -> bool | None:
+    def is_sure(self) -> bool | None:
         return len(self.could) == 1 if self.could else None
 
 
@@ -167,7 +167,7 @@ class ClaimResult(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict without the tolerance that the paper does not state; None if there is no such tolerance."""
 
     @property
-    def sure(self) -> bool | None:
+    def is_sure(self) -> bool | None:
         """Whether more seeds are unlikely to change the verdict; None if the numbers do not decide it."""
         gated = [judged.could for judged in self.parts if not judged.part.info]
         if self.verdict in ("doubtful", "not run") or not all(gated):
@@ -313,7 +313,8 @@ def _is_opposite(claim: Claim, judged: JudgedValue) -> bool:
 
 
 def _possible_outcomes(claim: Claim, part: ClaimValue, ours: Estimate) -> frozenset[bool]:
-    """The values that hold form one interval around the paper's value, so three means of our interval suffice."""
+    """Whether the claim may hold or fail within our interval. Values that hold form one interval around the paper's
+    value, so three means suffice."""
     if ours.half is None:
         return frozenset()
     low, high = ours.mean - ours.half, ours.mean + ours.half

@@ -32,7 +32,7 @@ INK = COLOURS["ink"].light
 
 
 def _figure_style(salt: str) -> Any:
-    """The salt decides the names inside an SVG file, so the same figure gives the same file. Text remains text."""
+    """The style of a figure. `salt` fixes the names inside an SVG file, so the same figure gives the same file."""
     return {**matplotlib_style(), "svg.hashsalt": salt, "svg.fonttype": "none"}
 
 
@@ -104,8 +104,8 @@ class Drawing:
         return canvas
 
     def draw_panel(self, axes: Axes, figure: Figure, panel: Panel) -> None:
-        """Draw one panel of a figure on `axes`."""
-        for series, points in figure.panel_lines(panel, self.size):
+        """Draw the series, labels and scales of one panel on `axes`."""
+        for series, points in figure.points_by_series(panel, self.size):
             self._draw_line(axes, panel, series, points)
         axes.set_title(panel.title)
         axes.set_ylabel(panel.label)
@@ -113,7 +113,7 @@ class Drawing:
         if panel.curve_log or (figure.axis is not None and figure.axis.log):
             axes.set_xscale("log")
         elif figure.axis is not None:
-            _set_ticks(axes, figure.axis.thin if self.size.thin else figure.axis.values)
+            _set_ticks(axes, figure.axis.shown_values(self.size))
         else:
             _set_ticks(axes, [x for x, _ in panel.curve])
         if panel.percent and panel.share:
@@ -150,7 +150,7 @@ class Drawing:
         return [(x, self.stated[key]) for x, key in keys if key in self.stated]
 
     def has_stars(self, figure: Figure) -> bool:
-        lines = [line for panel in figure.panels for line in figure.panel_lines(panel, self.size)]
+        lines = [line for panel in figure.panels for line in figure.points_by_series(panel, self.size)]
         return any(self._stated_points(points) for _, points in lines)
 
 

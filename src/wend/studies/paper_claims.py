@@ -9,7 +9,7 @@ import msgspec
 
 
 class PaperClaim(msgspec.Struct, frozen=True, kw_only=True):
-    """What a paper states: a number of a metric in a setting, or an order."""
+    """A statement of a paper: a number of a metric in a setting, or an order."""
 
     id: str
     metric: str

@@ -45,7 +45,7 @@ def find_settled_contacts(
                 break
             split = cells.get((row, low))
             if split is None:
-                split = cells[row, low] = _digit_ranges(places, low, high, row)
+                split = cells[row, low] = _find_digit_ranges(places, low, high, row)
             own = (low, high)
             for begin, end in split:
                 if begin <= at < end:
@@ -60,7 +60,7 @@ def find_settled_contacts(
         yield peer, tuple(contacts)
 
 
-def _digit_ranges(places: list[int], low: int, high: int, row: int) -> Cells:
+def _find_digit_ranges(places: list[int], low: int, high: int, row: int) -> Cells:
     """The ranges of the peers in `low..high`, which share `row` digits, by their next digit."""
     unit = 1 << (BITS - DIGIT_BITS * (row + 1))
     base = places[low] - places[low] % (unit * COLUMNS)

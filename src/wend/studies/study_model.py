@@ -36,8 +36,12 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
     """The number of topologies for kinds of trials that have more or fewer."""
     thin: bool = False
     """Whether axes are reduced to their `thin` values, for a smoke run."""
+    coarse: bool = False
+    """Whether figures run no more than the `coarse` values of their axes. They still show others that claims run."""
     leaves_out: frozenset[str] = frozenset()
     """Kinds of trials that are not run at this size, with the figures that show them."""
+    shows_only: frozenset[str] = frozenset()
+    """Names of figures that run nothing of their own at this size. They show what claims run."""
 
     def with_seeds(self, seeds: int) -> "Size":
         """The same size with so many topologies."""
@@ -99,8 +103,18 @@ class Axis(msgspec.Struct, frozen=True):
     thin: tuple[float, ...]
     label: str
     log: bool = False
+    coarse: tuple[float, ...] = ()
+    """The values that a figure runs at a coarse size; empty if it runs all."""
     table: Callable[[float], Any] | None = None
     """Makes the value of a field that is a table, from the number that the axis shows."""
+
+    def shown_values(self, size: Size) -> tuple[float, ...]:
+        """The values that a figure shows at a size, if they were run."""
+        return self.thin if size.thin else self.values
+
+    def run_values(self, size: Size) -> tuple[float, ...]:
+        """The values that a figure runs at a size."""
+        return self.coarse if size.coarse and self.coarse and not size.thin else self.shown_values(size)
 
     def fields(self, x: float) -> Fields:
         """The field that the axis sets at x."""
@@ -162,7 +176,7 @@ class Figure(msgspec.Struct, frozen=True):
     series: tuple[Series, ...] = ()
     axis: Axis | None = None
 
-    def panel_lines(self, panel: Panel, size: Size) -> Iterator[tuple[Series, list[Point]]]:
+    def points_by_series(self, panel: Panel, size: Size) -> Iterator[tuple[Series, list[Point]]]:
         """The series of a panel with their points, in the order of the axis."""
         for series in self.panel_series(panel):
             yield series, list(self._series_points(panel, series, size))
@@ -175,13 +189,17 @@ class Figure(msgspec.Struct, frozen=True):
         for x, metric in panel.curve:
             yield Point(x, metric, fixed)
         if self.axis is not None:
-            for x in self.axis.thin if size.thin else self.axis.values:
+            for x in self.axis.shown_values(size):
                 yield Point(x, series.metric or panel.metric, {**fixed, **self.axis.fields(x)})
 
     def settings(self, size: Size) -> Iterator[Fields]:
+        """The settings that the figure needs to run at a size."""
+        if self.name in size.shows_only:
+            return
+        run = None if self.axis is None else self.axis.run_values(size)
         for panel in self.panels:
-            for _, points in self.panel_lines(panel, size):
-                yield from (point.fields for point in points)
+            for _, points in self.points_by_series(panel, size):
+                yield from (point.fields for point in points if run is None or panel.curve or point.x in run)
 
     def restrict(self, strategies: frozenset[str]) -> "Figure":
         """The same figure with only the series of these strategies."""

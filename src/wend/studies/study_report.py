@@ -72,7 +72,7 @@ def make_report_json(results: StudyResults) -> dict[str, Any]:
         "simulated_wall_s": results.simulated_wall_s,
         "costs": results.costs,
         "verdicts": count_verdicts(results.claims),
-        "unsure": count_verdicts([result for result in results.claims if result.sure is False]),
+        "unsure": count_verdicts([result for result in results.claims if result.is_sure is False]),
         "claims": [_make_claim_json(result, results.study.shares()) for result in results.claims],
         "tables": [_make_table_view(table, results) for table in results.study.tables],
         "comparison": _make_comparison_json(results),
@@ -115,7 +115,7 @@ def _make_claim_json(result: ClaimResult, shares: frozenset[str]) -> dict[str, A
         "count": claim.count,
         "note": claim.note,
         "verdict": result.verdict,
-        "sure": result.sure,
+        "sure": result.is_sure,
         "rel": claim.rel,
         "tol": claim.tol,
         "reason": claim.reason,
@@ -132,7 +132,7 @@ def _make_claim_json(result: ClaimResult, shares: frozenset[str]) -> dict[str, A
                 "seeds": judged.ours.seeds if judged.ours else 0,
                 "failed": judged.failed,
                 "within": judged.within,
-                "sure": judged.sure,
+                "sure": judged.is_sure,
                 "info": judged.part.info,
             }
             for judged in result.parts
@@ -154,7 +154,7 @@ def _make_view(results: StudyResults, folder: Path) -> dict[str, Any]:
         "size": size,
         "smoke": size.thin,
         "verdicts": count_verdicts(results.claims),
-        "unsure": count_verdicts([result for result in results.claims if result.sure is False]),
+        "unsure": count_verdicts([result for result in results.claims if result.is_sure is False]),
         "gated": sum(result.verdict in ("met", "not met", "contradicted") for result in results.claims),
         "claims": [_make_claim_view(result, results.study) for result in ranked],
         "tolerances": [_make_claim_view(result, results.study) for result in ranked if result.without is not None],
@@ -181,7 +181,7 @@ def _make_claim_view(result: ClaimResult, study: Study) -> dict[str, Any]:
         "anchor": make_section_id(claim.figure if of_table else f"figure {claim.figure}"),
         "verdict": result.verdict,
         "rank": RANKS[result.verdict],
-        "sure": result.sure,
+        "sure": result.is_sure,
         "note": claim.note,
         "reason": claim.reason,
         "without": result.without,
@@ -201,7 +201,7 @@ def _make_part_view(judged: JudgedValue, result: ClaimResult, shares: frozenset[
         "ours": _estimate_text(judged.ours, percent, part.bounds(shares)),
         "failed": judged.failed,
         "within": judged.within,
-        "sure": judged.sure,
+        "sure": judged.is_sure,
         "info": part.info,
     }
 
@@ -283,7 +283,7 @@ def _make_panel_view(figure: Figure, panel: Panel, results: StudyResults) -> dic
         estimate = results.estimates.get((results.size.setting_key(point.fields), point.metric or ""))
         return _estimate_text(estimate, panel.percent, value_bounds(panel), unit=False)
 
-    lines = list(figure.panel_lines(panel, results.size))
+    lines = list(figure.points_by_series(panel, results.size))
     xs = [f"{point.x:g}" for point in lines[0][1] if point.metric is not None] if lines else []
     return {
         "xs": xs,

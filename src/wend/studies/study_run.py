@@ -17,7 +17,7 @@ from wend.pipeline.spark.session import DataFrame, SparkSession
 from wend.pipeline.sweeps.run_kind import RunKind
 from wend.pipeline.sweeps.seed_means import means_by_setting
 from wend.pipeline.sweeps.simulations import Runner, Simulations
-from wend.pipeline.sweeps.sweep import LIMIT_S, sweep
+from wend.pipeline.sweeps.sweep import LIMIT_S, run_sweep
 from wend.studies.claims import Claim, ClaimResult, Estimate, Values, judge_claims, load_claims
 from wend.studies.study_model import Fields, Run, Size, Study
 
@@ -65,7 +65,7 @@ def run_study(
         selected = selected.without_figures()
     claims = [claim for claim in load_claims(study.name) if not only or claim.figure in only]
     work: RunKind[Any] = size.trials or Simulations(run)
-    swept = sweep(
+    swept = run_sweep(
         spark, work, collect_runs(selected, size, claims, chosen), study.name, out, limit_s=limit_s, quiet=quiet
     )
     values, costs = _collect_values(swept.results, work.averaged)

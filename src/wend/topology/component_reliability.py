@@ -23,7 +23,7 @@ LAST_MILE_ALPHA = 200.0
 WORST = 0.85
 
 
-def reliabilities(placement: Placement, seed: int) -> Floats:
+def draw_reliabilities(placement: Placement, seed: int) -> Floats:
     """The reliability of each component, in [0.85, 1]."""
     under = placement.underlay
     routers = np.array([ROUTER_ALPHA[RouterKind(int(kind))] for kind in under.router_kind])
@@ -32,7 +32,7 @@ def reliabilities(placement: Placement, seed: int) -> Floats:
         "routers": routers,
         "links": links,
         "peers": np.full(placement.peers, PEER_ALPHA),
-        "last-miles": np.full(placement.peers, LAST_MILE_ALPHA),
+        "last-miles": np.full(len(placement.accesses), LAST_MILE_ALPHA),
     }
     drawn = [stream(seed, "reliability", what).random(len(alpha)) ** (1 / alpha) for what, alpha in alphas.items()]
     return np.clip(np.concatenate(drawn), WORST, 1.0)

@@ -38,8 +38,7 @@ def landmark_tree(placement: Placement, root: PeerId) -> list[Pair]:
     paths = placement.paths(np.full(len(others), root, dtype=np.int64), others)
     edges = []
     for i, peer in enumerate(others.tolist()):
-        passed = [first[router] for router in paths.via(i)[1:-1] if router in first]
-        edges.append((passed[-1] if passed else root, peer))
+        edges.append(((root, *_passed(first, paths.routers_on(i), root, peer))[-1], peer))
     return edges
 
 
@@ -50,17 +49,21 @@ def chain(placement: Placement, traced: Iterable[Pair]) -> Overlay:
     paths = placement.paths(np.array([a for a, _ in pairs_of_traces]), np.array([b for _, b in pairs_of_traces]))
     pairs: list[Pair] = []
     for i, (a, b) in enumerate(pairs_of_traces):
-        passed = [first[router] for router in paths.via(i)[1:-1] if router in first]
-        stops = [a, *passed, b]
-        pairs += pairwise(stops)
+        pairs += pairwise([a, *_passed(first, paths.routers_on(i), a, b), b])
     return placement.overlay(pairs)
+
+
+def _passed(first: dict[int, PeerId], routers: list[int], a: PeerId, b: PeerId) -> list[PeerId]:
+    """The other peers on a path from a to b, each once."""
+    passed = dict.fromkeys(first[router] for router in routers[1:-1] if router in first)
+    return [peer for peer in passed if peer not in (a, b)]
 
 
 def router_peers(placement: Placement) -> dict[int, PeerId]:
     """For each router with peers, the lowest of them."""
     lowest: dict[int, PeerId] = {}
-    for peer, home in enumerate(placement.homes.tolist()):
-        lowest.setdefault(home, peer)
+    for peer, router in sorted(placement.accesses):
+        lowest.setdefault(router, peer)
     return lowest
 
 

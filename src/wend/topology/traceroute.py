@@ -5,6 +5,7 @@ depend only on the seed, the two peers and the attempt, so the same question get
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wend.model.events import PeerId
 from wend.model.randomness import stream
@@ -14,14 +15,25 @@ Hop = int | None
 """A router, or None if it did not answer."""
 
 
+def router_address(router: int) -> str:
+    """The address with which a router answers."""
+    return f"10.{router >> 16 & 255}.{router >> 8 & 255}.{router & 255}"
+
+
+def draw_anonymous(routers: int, share: float, seed: int) -> NDArray[np.bool_]:
+    """Which routers never answer."""
+    anonymous: NDArray[np.bool_] = stream(seed, "traceroute", "anonymous").random(routers) < share
+    return anonymous
+
+
 class Tracer:
     """Traces paths in an underlay. `anonymous` is a share of routers, `loss` a share of answers."""
 
     def __init__(self, placement: Placement, *, seed: int, anonymous: float = 0.0, loss: float = 0.0) -> None:
         self._placement = placement
         self._seed, self._loss = seed, loss
-        drawn = stream(seed, "traceroute", "anonymous").random(placement.underlay.routers)
-        self.anonymous = frozenset(np.flatnonzero(drawn < anonymous).tolist())
+        drawn = draw_anonymous(placement.underlay.routers, anonymous, seed)
+        self.anonymous = frozenset(np.flatnonzero(drawn).tolist())
 
     def trace(self, source: PeerId, target: PeerId, attempt: int = 0) -> tuple[Hop, ...]:
         path = self._placement.path(source, target)

@@ -21,6 +21,7 @@ from wend.model.randomness import stream
 from wend.model.units import HOUR
 from wend.topology.placement import Placement
 from wend.topology.routing import UnderlayPaths
+from wend.topology.traceroute import draw_anonymous, router_address
 from wend.topology.traceroute_counts import RECORDS
 from wend.topology.underlay import Ints
 
@@ -55,7 +56,7 @@ class Score(NamedTuple):
     """The share of the inferred links that do not exist or are duplicates."""
 
 
-def score(truth: Truth, links: Iterable[tuple[str, str]]) -> Score:
+def score_links(truth: Truth, links: Iterable[tuple[str, str]]) -> Score:
     """Score inferred links between routers. An unknown router counts as the silent router with most of its
     neighbours."""
     inferred = sorted({(min(a, b), max(a, b)) for a, b in links})
@@ -77,10 +78,6 @@ def score(truth: Truth, links: Iterable[tuple[str, str]]) -> Score:
     return Score(len(recovered) / len(truth.links), 1 - len(recovered) / len(inferred) if inferred else 0.0)
 
 
-def router_address(router: int) -> str:
-    return f"10.{router >> 16 & 255}.{router >> 8 & 255}.{router & 255}"
-
-
 def write_records(
     folder: Path, placement: Placement, pairs: tuple[Ints, Ints], count: int, *, seed: int, flaws: Flaws | None = None
 ) -> Truth:
@@ -95,7 +92,7 @@ def write_records(
     ends = np.concatenate([low, high]), np.concatenate([high, low])
     paths = placement.paths(*ends)
     under = placement.underlay
-    silent = stream(seed, "records", "anonymous").random(under.routers) < flaws.anonymous
+    silent = draw_anonymous(under.routers, flaws.anonymous, seed)
     names = pa.array([router_address(router) for router in range(under.routers)], pa.string())
     used = np.zeros(len(paths), dtype=bool)
     hops = 0
@@ -134,8 +131,8 @@ def _make_chunk(
     size[flapped] = (1 + rng.random(int(flapped.sum())) * (size[flapped] - 1)).astype(np.int64)
     other = rng.integers(len(paths), size=rows)
     tail = np.where(flapped, (rng.random(rows) * lengths[other]).astype(np.int64), 0)
-    heads = _ranges(paths.starts[chosen], size)
-    tails = _ranges(paths.starts[other] + 2 * (lengths[other] - tail), tail)
+    heads = _expand_ranges(paths.starts[chosen], size)
+    tails = _expand_ranges(paths.starts[other] + 2 * (lengths[other] - tail), tail)
     row = np.concatenate([np.repeat(np.arange(rows), size), np.repeat(np.arange(rows), tail)])
     order = np.argsort(row, kind="stable")
     routers = paths.components[np.concatenate([heads, tails])[order]].astype(np.int64)
@@ -152,7 +149,7 @@ def _make_chunk(
     return pa.table(columns, schema=RECORDS), chosen
 
 
-def _ranges(starts: Ints, sizes: Ints) -> Ints:
+def _expand_ranges(starts: Ints, sizes: Ints) -> Ints:
     """The indices start, start + 2, ... of each range, concatenated: every second component of a path is a router."""
     before = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     indices: Ints = 2 * (np.arange(int(sizes.sum())) - np.repeat(before, sizes)) + np.repeat(starts, sizes)

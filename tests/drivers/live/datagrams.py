@@ -9,10 +9,10 @@ from wend.drivers.live.transport.wire import (
     MessageTypes,
     decode_messages,
     encode_message,
-    explain,
-    fault,
-    frame,
-    unframe,
+    explain_fault,
+    find_fault,
+    frame_datagram,
+    unframe_datagram,
 )
 from wend.model.errors import WireError
 from wend.protocol.messages import Message
@@ -24,14 +24,14 @@ class Datagram(NamedTuple):
 
 
 def encode(head: bytes, message: Message) -> bytes:
-    return frame(head, encode_message(message))
+    return frame_datagram(head, encode_message(message))
 
 
 def decode(datagram: bytes | memoryview, types: MessageTypes = NO_TYPES) -> Datagram:
     """Raises `WireError`."""
-    if (wrong := fault(datagram)) is not None:
-        raise WireError(explain(wrong, datagram))
-    inner, messages = unframe(datagram), decode_messages(datagram, types)
+    if (wrong := find_fault(datagram)) is not None:
+        raise WireError(explain_fault(wrong, datagram))
+    inner, messages = unframe_datagram(datagram), decode_messages(datagram, types)
     if inner.kind not in MESSAGES:
         raise WireError(f"a datagram of kind {inner.kind}, which holds no message of a peer's protocol")
     if len(messages) != 1:

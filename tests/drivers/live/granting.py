@@ -11,7 +11,7 @@ from wend.drivers.live import frames
 from wend.drivers.live.access.admission import ClientAdmission
 from wend.drivers.live.access.grants import Grant, GrantTable
 from wend.drivers.live.access.key_files import KeyFolder
-from wend.drivers.live.access.tls import client_tls
+from wend.drivers.live.access.tls import make_client_tls
 
 PLANT = Grant(publish="topic prefix 'plant.'", subscribe="topic prefix 'plant.' and secret absent")
 OFFICE = Grant(publish="topic = 'office'", subscribe="topic = 'office'")
@@ -63,7 +63,7 @@ class Scene:
 
     async def raw(self, name: str, *groups: str) -> "HostileClient":
         """A connection on which a client can say anything."""
-        tls = client_tls(keys=self._ring.enrol(name, groups=groups))
+        tls = make_client_tls(keys=self._ring.enrol(name, groups=groups))
         address = self.site.listener.address
         client = await HostileClient.connect(address, ssl=tls.context, server_hostname="x")
         assert isinstance(client, HostileClient)
@@ -72,7 +72,7 @@ class Scene:
         return client
 
     def change(self, **grants: Grant) -> None:
-        self.site.listener.admission.replace(self._keys, GrantTable(grants))
+        self.site.listener.admission.replace_keys(self._keys, GrantTable(grants))
         self.site.listener.recheck()
 
 

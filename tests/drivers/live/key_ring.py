@@ -4,8 +4,8 @@ import time
 from pathlib import Path
 
 from wend.drivers.live.access import key_files
-from wend.drivers.live.access.key_files import KeyFolder, read_folder
-from wend.security.certificates import make_request, make_root, sign
+from wend.drivers.live.access.key_files import KeyFolder, read_key_folder
+from wend.security.certificates import make_request, make_root, sign_certificate
 
 HOUR_S = 3600
 
@@ -22,7 +22,7 @@ class KeyRing:
         )
         folder.mkdir(parents=True, exist_ok=True)
         self.root = folder / "root.pem"
-        self.root.write_bytes(key_files.certificates_pem([self.certificate]))
+        self.root.write_bytes(key_files.encode_certificates([self.certificate]))
 
     def enrol(
         self,
@@ -42,7 +42,7 @@ class KeyRing:
             key_files.write_session_key(folder / key_files.SESSION_KEY, session)
         signing = key_files.read_signing_key(folder / key_files.SIGNING_KEY)
         session = key_files.read_session_key(folder / key_files.SESSION_KEY)
-        made = sign(
+        made = sign_certificate(
             make_request(name, signing, session),
             self.certificate,
             self._secret,
@@ -52,12 +52,12 @@ class KeyRing:
             not_before_s=now + begins_s,
             not_after_s=now + ends_s,
         )
-        chain = key_files.certificates_pem([made, self.certificate])
+        chain = key_files.encode_certificates([made, self.certificate])
         (folder / key_files.CERTIFICATE).write_bytes(chain)
         return folder
 
     def keys(self, name: str, peer: int, groups: tuple[str, ...] = ()) -> KeyFolder:
-        return read_folder(self.enrol(name, peer, groups))
+        return read_key_folder(self.enrol(name, peer, groups))
 
 
 def add_token(folder: Path, name: str, groups: tuple[str, ...] = (), *, ends_s: int = HOUR_S) -> str:
@@ -66,7 +66,7 @@ def add_token(folder: Path, name: str, groups: tuple[str, ...] = (), *, ends_s: 
 
     token = key_files.new_token()
     ends = int(time.time()) + ends_s
-    made = key_files.ClientToken(name, key_files.token_hash(token), key_files.new_serial(), ends, groups)
+    made = key_files.ClientToken(name, key_files.hash_token(token), key_files.new_serial(), ends, groups)
     key_files.append_line(folder / key_files.TOKENS, msgspec.json.encode(made).decode())
     return token
 

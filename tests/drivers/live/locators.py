@@ -56,8 +56,8 @@ class Place:
         return self.well_informed
 
     def transmit(self, address: Address, receiver: PeerId, body: bytes) -> None:
-        header = wire.header(self.peer, receiver, self.incarnation, wire.ADDRESSES)
-        self._net.wires.append((self.address, address, wire.frame(header, body)))
+        header = wire.make_header(self.peer, receiver, self.incarnation, wire.ADDRESSES)
+        self._net.wires.append((self.address, address, wire.frame_datagram(header, body)))
 
     def on_located(self, peer: PeerId, address: Address) -> None:
         assert self.book.reachable[peer] == address
@@ -65,7 +65,7 @@ class Place:
     def on_forgotten(self, peer: PeerId) -> None:
         self.forgotten.append(peer)
 
-    def on_found(self, waiting: Send, waited_ns: Nanos) -> None:
+    def on_address_found(self, waiting: Send, waited_ns: Nanos) -> None:
         assert waiting.peer in self.book.reachable
         self.sent.append(waiting)
         self.waited_ns.append(waited_ns)
@@ -129,7 +129,7 @@ class Net:
                     place.locator.tick(self.now)
 
     def hear(self, place: Place, source: Address, datagram: bytes) -> None:
-        place.locator.receive(self.now, wire.unframe(memoryview(datagram)), source)
+        place.locator.receive(self.now, wire.unframe_datagram(memoryview(datagram)), source)
 
     def speak(self, place: Place, claimed: PeerId, source: Address, incarnation: int = 1, text: bytes = b"x") -> bool:
         """A datagram of the protocol arrives from an address that the book does not have for this id."""
@@ -166,4 +166,6 @@ def beside(peer: PeerId, peers: int) -> list[PeerId]:
 
 
 def datagram(said: AddressMessage, sender: PeerId = 2, receiver: PeerId = 1) -> bytes:
-    return wire.frame(wire.header(sender, receiver, 1, wire.ADDRESSES), address_messages.encode(said))
+    return wire.frame_datagram(
+        wire.make_header(sender, receiver, 1, wire.ADDRESSES), address_messages.encode_address_message(said)
+    )

@@ -70,7 +70,7 @@ class RawClient:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
-        self._splitter = wire.Splitter()
+        self._splitter = wire.FrameSplitter()
         self._received: list[frames.ToClient] = []
 
     @classmethod

@@ -30,7 +30,7 @@ class Line:
         self.names = [f"{self.prefix}{node}" for node in range(routers + 2)]
 
     def up(self) -> None:
-        namespaces.make(self.names)
+        namespaces.make_namespaces(self.names)
         for name in self.names:
             with namespaces.inside(name):
                 for setting, value in SETTINGS.items():
@@ -46,7 +46,7 @@ class Line:
                 _ip(*right, *left, space=name)
 
     def down(self) -> None:
-        namespaces.delete(self.names)
+        namespaces.delete_namespaces(self.names)
 
     def address(self, node: int, from_: int) -> str:
         """The address at which node `from_` reaches `node`."""

@@ -4,9 +4,9 @@ import pytest
 
 from wend.drivers.live import clock as clocks
 from wend.drivers.live.clock import BEAT_NS, STRIDE_NS, SteadyClock
-from wend.drivers.live.comparison.meter import Flight, Meter, OracleMeter
+from wend.drivers.live.comparison.meter import Meter, OracleMeter, TrackedPublication
 from wend.drivers.scenarios import Scenario
-from wend.drivers.world import build
+from wend.drivers.world import build_world
 from wend.model.events import EventId
 from wend.model.units import MS, SECOND
 
@@ -24,7 +24,7 @@ def test_the_clock_follows_the_machine_while_the_loop_runs(monkeypatch: pytest.M
     clock = SteadyClock()
     for _ in range(100):
         machine.now += BEAT_NS
-        clock.beat()
+        clock.advance()
     assert clock() == machine.now
     assert clock.stalled_ns == 0
 
@@ -35,7 +35,7 @@ def test_the_clock_stops_while_the_loop_stalls(monkeypatch: pytest.MonkeyPatch) 
     begin = clock()
     machine.now += 500 * MS
     assert clock() == begin + STRIDE_NS
-    clock.beat()
+    clock.advance()
     assert clock() == begin + STRIDE_NS
     assert clock.stalled_ns == 500 * MS - STRIDE_NS
     machine.now += 1 * MS
@@ -43,12 +43,12 @@ def test_the_clock_stops_while_the_loop_stalls(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_metrics_count_events_that_had_time_to_arrive() -> None:
-    world = build(Scenario(peers=6, degree=3, topics=1, popularity=(1.0, 1.0), pf=0.0))
+    world = build_world(Scenario(peers=6, degree=3, topics=1, popularity=(1.0, 1.0), pf=0.0))
     (topic,) = world.topics
     meter = Meter(world)
     old, new = EventId(topic.publisher, 1, 1), EventId(topic.publisher, 1, 2)
-    meter.on_published(old, Flight(0, topic))
-    meter.on_published(new, Flight(10 * SECOND, topic))
+    meter.on_published(old, TrackedPublication(0, topic))
+    meter.on_published(new, TrackedPublication(10 * SECOND, topic))
     meter.count_data(old, 2)
     meter.count_data(new, 1)
     meter.count_control("acks")
@@ -68,10 +68,10 @@ def test_metrics_count_events_that_had_time_to_arrive() -> None:
 
 
 def test_without_failures_the_oracle_takes_shortest_paths() -> None:
-    world = build(Scenario(peers=6, degree=3, topics=1, popularity=(1.0, 1.0), pf=0.0))
+    world = build_world(Scenario(peers=6, degree=3, topics=1, popularity=(1.0, 1.0), pf=0.0))
     (topic,) = world.topics
     oracle = OracleMeter(world)
-    flight = Flight(0, topic)
+    flight = TrackedPublication(0, topic)
     oracle.on_published(flight, world.begin_ns)
     oracle.settle(1)
     assert flight.arrived == {s: world.shortest_ns[topic.publisher][s] for s in topic.subscribers}

@@ -12,7 +12,7 @@ from tests.drivers.live.net import PATIENCE_S, known
 from tests.drivers.live.processes import Process
 from tests.ports import free_ports
 from wend.drivers.live.addressing.addresses import parse_urls
-from wend.drivers.live.config import load
+from wend.drivers.live.config import load_peer_file
 from wend.drivers.live.process import PeerProcess
 
 EVENTS = 5
@@ -71,7 +71,7 @@ def test_events_wait_for_a_client_that_comes_back(tmp_path: Path, how: str) -> N
     async def scene() -> None:
         async with asyncio.timeout(240), AsyncExitStack() as stage:
             mine, its = write_pair(tmp_path)
-            peer = PeerProcess(load(mine))
+            peer = PeerProcess(load_peer_file(mine))
             await peer.start()
             stage.push_async_callback(peer.stop)
             process = await Process.start(its)

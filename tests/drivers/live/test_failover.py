@@ -10,7 +10,7 @@ import numpy as np
 import wend
 from tests.drivers.live.net import known, run, until
 from tests.ports import free_ports
-from wend.drivers.live.config import load
+from wend.drivers.live.config import load_peer_file
 from wend.drivers.live.process import PeerProcess
 from wend.model.rates import Rate
 from wend.planning.flow_network import FlowNetwork
@@ -67,13 +67,13 @@ def test_a_link_that_fails_while_events_flow_loses_none(tmp_path: Path) -> None:
     async def scene() -> None:
         write_plan(tmp_path / "plan")
         ports = free_ports(PEERS)
-        services = [PeerProcess(load(write_config(tmp_path, peer, ports))) for peer in range(PEERS)]
+        services = [PeerProcess(load_peer_file(write_config(tmp_path, peer, ports))) for peer in range(PEERS)]
         got: Counter[bytes] = Counter()
         sent = 0
         async with AsyncExitStack() as stack:
             for service in services:
                 await service.start()
-                stack.push_async_callback(service.leave)
+                stack.push_async_callback(service.abort)
             urls = [f"wend://127.0.0.1:{each.listener.address[1]}" for each in services]
             clients = [await stack.enter_async_context(wend.connect(url)) for url in urls]
             events = await stack.enter_async_context(clients[2].subscribe("topic = 't'"))

@@ -125,7 +125,7 @@ def test_the_wait_of_each_datagram_is_its_own(queue: Queue, monkeypatch: pytest.
         queue.arrive()
         stamps.append(kernel_queue.time.time_ns())  # the kernel does not know of the time that was skipped
         queue.skipped_ns += 60 * SECOND
-    monkeypatch.setattr(queue.queue, "stamped_ns", lambda: stamps.pop(0))
+    monkeypatch.setattr(queue.queue, "arrival_time_ns", lambda: stamps.pop(0))
     assert [queue.read() // (60 * SECOND) for _ in range(3)] == [3, 2, 1]
 
 
@@ -218,7 +218,7 @@ def test_the_time_for_which_a_delivery_waits_for_the_disk_counts(
         with monkeypatch.context() as patch:
             patch.setattr(store, "append", full)
             writer.write(Persist(DeliveredRecord(EVENT.id)))
-            assert writer.must_wait(Deliver(SubscriptionId(0, 1), EVENT, 5 * MS, 10 * MS))
+            assert writer.hold_back(Deliver(SubscriptionId(0, 1), EVENT, 5 * MS, 10 * MS))
         assert not delivered
         now += HOUR
         writer.close()

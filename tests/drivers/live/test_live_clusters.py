@@ -14,8 +14,8 @@ from tests.drivers.live.net import run, until
 from tests.drivers.live.transport.test_multicast import needs_multicast
 from tests.errors import raises
 from tests.ports import free_ports
-from wend.drivers.live.access.key_files import read_folder
-from wend.drivers.live.addressing.addresses import show
+from wend.drivers.live.access.key_files import read_key_folder
+from wend.drivers.live.addressing.addresses import format_address
 from wend.drivers.live.config import PeerFile, network_prefix
 from wend.drivers.live.process import PeerProcess
 from wend.drivers.live.transport.multicast import group_number
@@ -31,7 +31,7 @@ def file_of(peer: int, **fields: Any) -> PeerFile:
 
 
 def url(service: PeerProcess) -> str:
-    return f"wend://{show(service.listener.address)}"
+    return f"wend://{format_address(service.listener.address)}"
 
 
 def clusters(service: PeerProcess) -> Clusters:
@@ -50,7 +50,7 @@ async def sites(
     try:
         for number in range(size):
             for place, name in enumerate(names):
-                join = [show(services[0].peer.address)] if services else []
+                join = [format_address(services[0].peer.address)] if services else []
                 peer = len(names) * number + place
                 address = multicast_address.format(peer + 1)
                 folder = None if keys is None else str(keys.enrol(f"site-{peer}", peer))
@@ -61,7 +61,7 @@ async def sites(
         yield found
     finally:
         for service in services:
-            await service.leave()
+            await service.abort()
 
 
 def complete(found: dict[str, list[PeerProcess]]) -> bool:
@@ -129,7 +129,7 @@ def test_clusters_form_by_one_address_and_find_that_multicast_works(tmp_path: An
             await events_cross(found["north"][1], found["south"][2])
             head = clusters(found["north"][0]).slots[0].active
             crashed = next(service for service in found["north"] if service.peer.id == head)
-            await crashed.leave()
+            await crashed.abort()
             left = {**found, "north": [service for service in found["north"] if service is not crashed]}
             await until(lambda: complete(left))
             await events_cross(left["south"][0], left["north"][-1])
@@ -174,7 +174,7 @@ def test_clusters_of_peers_with_keys_multicast_under_a_key_that_rolls(
             assert north[2].keys is not None
             for service, folder in ((north[0], "site-0"), (north[1], "site-1")):
                 revoke(tmp_path / "keys" / folder, north[2].keys.credentials.identity.serial)
-                renewed, sealed = read_folder(tmp_path / "keys" / folder), service.peer.sealed
+                renewed, sealed = read_key_folder(tmp_path / "keys" / folder), service.peer.sealed
                 assert sealed is not None
                 sealed.renew(renewed.credentials, renewed.verifier)
             await until(lambda: len(epochs(north[:2])) == 1 and epochs(north[:2]) != {first})

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.errors import raises
-from wend.drivers.live.config import load
+from wend.drivers.live.config import load_peer_file
 from wend.drivers.live.paths import table
 
 # ---------------------------------------------------------------- the file of paths
@@ -53,4 +53,4 @@ def test_an_overlay_that_cannot_be_is_named(tmp_path: Path, line: str, sentence:
     file = tmp_path / "peer.toml"
     file.write_text(f"id = 1\n{line}\n")
     with raises("invalid-setting", match=sentence):
-        load(file)
+        load_peer_file(file)

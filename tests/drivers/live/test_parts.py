@@ -77,7 +77,7 @@ def test_sealed_links_carry_bodies_between_two_sockets() -> None:
         received: list[tuple[PeerId, bytes]] = []
         places = [Parts(0), Parts(1)]
         links = [place.sealed(received) for place in places]
-        links[0].locate(1, places[1].socket.address)
+        links[0].set_address(1, places[1].socket.address)
         for place, link in zip(places, links, strict=True):
             place.socket.open(asyncio.get_running_loop())
             link.open(asyncio.get_running_loop())
@@ -113,7 +113,7 @@ def test_joining_by_a_membership_only_finds_contacts() -> None:
 def test_multicast_groups_refuse_what_is_not_for_all() -> None:
     here, heard = Parts(), []
     groups = MulticastGroups(
-        0, 1, here.socket, wire.NO_TYPES, MulticastOptions(on=False), here.senders, None, here.counters, monotonic,
+        0, 1, here.socket, wire.NO_TYPES, MulticastOptions(is_on=False), here.senders, None, here.counters, monotonic,
         arrive=lambda *_: None, hear=lambda *told: heard.append(told), tell=here.told.append,
     )  # fmt: skip
     groups.receive_body(1, b"\xc1")

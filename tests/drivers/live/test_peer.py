@@ -49,7 +49,7 @@ def test_a_mistake_inside_is_counted_and_the_peer_goes_on(
             raise ZeroDivisionError("inside")
 
         monkeypatch.setattr(place.peer.peer, "handle", broken)
-        place.say(datagrams.encode(wire.header(1, 0, 1), Ack(1)))
+        place.say(datagrams.encode(wire.make_header(1, 0, 1), Ack(1)))
         await until(lambda: place.peer.counters.failed["handle-input"] == 1)
         with raises("internal", match="failed inside"):
             place.peer.publish(Publication({"topic": "x"}))
@@ -75,8 +75,8 @@ def test_a_peer_with_an_address_and_no_link_is_sent_to_and_heard() -> None:
         assert datagrams.decode(other.recv(2000), types) == ((0, 2, place.peer.incarnation), message)
         refused = place.peer.counters.refused
         assert refused == {"no-address": 1}
-        other.sendto(datagrams.encode(wire.header(2, 0, 1), message), place.peer.address)
-        other.sendto(datagrams.encode(wire.header(2, 0, 1), Ack(1)), place.peer.address)
+        other.sendto(datagrams.encode(wire.make_header(2, 0, 1), message), place.peer.address)
+        other.sendto(datagrams.encode(wire.make_header(2, 0, 1), Ack(1)), place.peer.address)
         await until(lambda: refused.total() == 3)
         assert refused["not-neighbour"] == 1 and not refused["stranger"]
         other.close()
@@ -124,7 +124,7 @@ def test_what_an_ack_in_the_socket_calls_off_does_not_wake_the_peer() -> None:
             return [WakeAt(later)] if type(event) is Received else []
 
         peer.peer.handle = handle  # type: ignore[method-assign]
-        place.say(datagrams.encode(wire.header(1, 0, 1), Ack(7)))
+        place.say(datagrams.encode(wire.make_header(1, 0, 1), Ack(7)))
         peer.perform([WakeAt(now)])
         peer.timer.fire()
         assert [kind for kind, _ in told] == [Received]
@@ -174,7 +174,7 @@ def test_a_busy_peer_acknowledges_many_packets_in_one() -> None:
         place = Pair()
         for number in range(1, 101):  # all there before the peer looks
             event = Event(EventId(1, 1, number), {"topic": "x"})
-            place.say(datagrams.encode(wire.header(1, 0, 1), Data((1 << TX_SHIFT) + number, event, 0, (0,), (1,))))
+            place.say(datagrams.encode(wire.make_header(1, 0, 1), Data((1 << TX_SHIFT) + number, event, 0, (0,), (1,))))
         acked: list[int] = []
         count = 0
         place.socket.setblocking(False)

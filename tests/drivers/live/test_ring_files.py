@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.errors import raises
-from wend.drivers.live.config import PeerFile, load
+from wend.drivers.live.config import PeerFile, load_peer_file
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_a_file_without_a_strategy_has_the_one_that_goes_with_its_plug_ins(
 
 def test_join_says_where_to_look_and_the_flag_adds_to_it(tmp_path: Path) -> None:
     (tmp_path / "peer.toml").write_text('id = 1\nmembership = "pastry"\njoin = ["127.0.0.1:7801"]\n')
-    file = load(tmp_path / "peer.toml", join=["127.0.0.1:7802"])
+    file = load_peer_file(tmp_path / "peer.toml", join=["127.0.0.1:7802"])
     assert file.join_addresses == (("127.0.0.1", 7801), ("127.0.0.1", 7802))
     assert PeerFile(id=1, strategy="rendezvous").join_addresses == ()
 

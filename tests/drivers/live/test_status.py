@@ -6,7 +6,7 @@ import pytest
 import wend
 from tests.drivers.live.net import PAIR, known, overlay, run
 from tests.protocol.talk import A, B, C, D, S, Talk, event, tx
-from wend.drivers.live.addressing.addresses import show
+from wend.drivers.live.addressing.addresses import format_address
 from wend.drivers.live.status import StatusSnapshot
 from wend.model.units import MS
 from wend.protocol.messages import Ack, Data, Hello
@@ -70,7 +70,9 @@ def test_a_client_gets_the_snapshot_that_the_peer_made() -> None:
             assert found.data >= 1 and found.control["acks"] >= 1 and found.clients == {"connected": 1, "now": 1}
             assert found.link(1) == found.links[0] and found.link(7) is None
             assert (found.strategy, found.interest, found.membership) == ("adaptive", "flooded", None)
-            assert found.address == show(a.peer.address) and found.links[0].address == show(b.peer.address)
+            assert found.address == format_address(a.peer.address) and found.links[0].address == format_address(
+                b.peer.address
+            )
             assert 0 <= found.links[0].changed_ns <= found.uptime_ns
             assert found.links[0].rtt_ns == 2 * found.links[0].delay_ns and found.links[0].loss == 0.0
             assert found.published >= 1 and (found.delivered, found.subscriptions) == (0, 0)

@@ -135,8 +135,8 @@ class ClientEngine(Engine):
 
     # ---------------------------------------------------------------- the agenda
 
-    def schedule(self) -> None:
-        super().schedule()
+    def schedule_all(self) -> None:
+        super().schedule_all()
         for client in self.clients.values():
             plan = client.plan
             self._next(plan.begin_ns, client, "connect")
@@ -370,8 +370,8 @@ class ClientEngine(Engine):
         if client is not None:
             client.missed.update(missed.counts)
 
-    def store(self, now: Nanos, peer: PeerId, store: Persist) -> None:
-        super().store(now, peer, store)
+    def store_record(self, now: Nanos, peer: PeerId, store: Persist) -> None:
+        super().store_record(now, peer, store)
         if type(store.record) is QueuedRecord:
             self._queued.update({(peer, position): now for _, position in store.record.entries})
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wend.drivers.sim.dht_results import DhtResults
-from wend.drivers.sim.dht_workload import Pairs, Workload
+from wend.drivers.sim.dht_workload import MatchingPairs, Workload
 from wend.matching.filters import parse
 
 
@@ -15,7 +15,7 @@ class DeliveryAccount(NamedTuple):
     due: int
     delivered: int
     """Of those that were due; a repetition counts once."""
-    missing: Pairs
+    missing: MatchingPairs
     undue: int
     """Deliveries to a subscription that was not due: the event does not match it, or came around its start or end."""
     repeated: int
@@ -25,7 +25,7 @@ class DeliveryAccount(NamedTuple):
         return self.delivered / self.due if self.due else 1.0
 
 
-def account(workload: Workload, due: Pairs, results: DhtResults) -> DeliveryAccount:
+def account(workload: Workload, due: MatchingPairs, results: DhtResults) -> DeliveryAccount:
     """Compare the deliveries of a run with those that were due."""
     size = max(1, len(workload.subscriptions))
     position = {(one.peer, one.number): at for at, one in enumerate(workload.subscriptions)}
@@ -38,13 +38,13 @@ def account(workload: Workload, due: Pairs, results: DhtResults) -> DeliveryAcco
     return DeliveryAccount(
         due=len(expected),
         delivered=len(expected) - len(missing),
-        missing=Pairs(missing // size, missing % size),
+        missing=MatchingPairs(missing // size, missing % size),
         undue=len(np.setdiff1d(once, expected, assume_unique=True)),
         repeated=len(got) - len(once),
     )
 
 
-def brute_force(workload: Workload) -> Pairs:
+def brute_force(workload: Workload) -> MatchingPairs:
     """All pairs that match, whenever they were made: every filter applied to every event."""
     filters = [parse(one.filter) for one in workload.subscriptions]
     found = [
@@ -54,4 +54,4 @@ def brute_force(workload: Workload) -> Pairs:
         if filter_.matches(published.attributes)
     ]
     columns = np.array(found, dtype=np.int64).reshape(-1, 2)
-    return Pairs(columns[:, 0], columns[:, 1])
+    return MatchingPairs(columns[:, 0], columns[:, 1])

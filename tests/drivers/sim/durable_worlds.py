@@ -14,9 +14,9 @@ from tests.drivers.sim.client_engine import FIRST_NUMBER, ClientEngine, Restart
 from tests.drivers.sim.clients import ClientPlan
 from tests.drivers.sim.many_worlds import WorldTable
 from tests.scenarios import random_scenario
-from wend.drivers.sim.checks import examine
-from wend.drivers.sim.run import Outcome, summarise
-from wend.drivers.world import World, build
+from wend.drivers.sim.checks import check_properties
+from wend.drivers.sim.run import Outcome, summarise_run
+from wend.drivers.world import World, build_world
 from wend.model.events import DurableOptions, Qos
 from wend.model.random_stream import peer_stream
 from wend.model.units import MS, SECOND, Nanos
@@ -45,7 +45,7 @@ def world_of(seed: int, strategies: tuple[str, ...] = STRATEGIES) -> ClientEngin
         order_wait=draw.choice(["1s", "5s"]),
         pf=draw.choice([0.0, 0.1, 0.3]),
     )
-    world = build(scenario).for_strategy(scenario.strategy)
+    world = build_world(scenario).for_strategy(scenario.strategy)
     restarts = _rolling(world, draw) if (kind := draw.choice(KINDS)) == "rolling" else _some(world, draw, kind)
     calm = max([world.stop_ns, *(restart.until_ns for restart in restarts)]) + 2 * SECOND
     count = draw.randint(1, 2 * world.overlay.peers)
@@ -107,8 +107,8 @@ def _rolling(world: World, draw: Random) -> tuple[Restart, ...]:
 def wrong_in(engine: ClientEngine) -> list[str]:
     """Play a world. Returns what is wrong, by the checks for clients and those of any run."""
     engine.run()
-    outcome = Outcome(summarise(engine, 0.0), engine.trace, engine.world)
-    return [*broken_promises(engine), *(str(v) for v in examine(outcome, ("safety", "integrity")))]
+    outcome = Outcome(summarise_run(engine, 0.0), engine.trace, engine.world)
+    return [*broken_promises(engine), *(str(v) for v in check_properties(outcome, ("safety", "integrity")))]
 
 
 COLUMNS = (

@@ -12,7 +12,7 @@ from tests.drivers.sim.client_checks import broken_promises
 from tests.drivers.sim.client_engine import FIRST_NUMBER, ClientEngine
 from tests.drivers.sim.clients import ClientPlan
 from wend.drivers.scenarios import Scenario
-from wend.drivers.world import build
+from wend.drivers.world import build_world
 from wend.model.events import DurableOptions, Qos
 from wend.model.random_stream import peer_stream
 from wend.model.units import MS
@@ -30,7 +30,7 @@ def ordered_world(strategy: str, events: int, seed: int = 1) -> ClientEngine:
         popularity=(0.01, 0.02), pf=0.1, pl=0.01, duration=f"{events / PUBLISHERS / RATE}s", drain="30s", warmup="4s",
         heal=f"{events / PUBLISHERS / RATE}s",
     )  # fmt: skip
-    world = build(scenario)
+    world = build_world(scenario)
     draw = peer_stream(seed, "ordered clients")
     plans = []
     for number in range(PAIRS):

@@ -24,8 +24,8 @@ from wend.drivers.sim.checks import ONCE_HEALED, Violation, check
 from wend.drivers.sim.engine import Engine
 from wend.drivers.sim.managed_network import ManagedNetwork
 from wend.drivers.sim.network import FAULT
-from wend.drivers.sim.run import Outcome, summarise
-from wend.drivers.world import World, build
+from wend.drivers.sim.run import Outcome, summarise_run
+from wend.drivers.world import World, build_world
 from wend.model.events import EventId, PeerId
 from wend.model.random_stream import peer_stream
 from wend.model.units import MS, SECOND, Nanos
@@ -59,8 +59,8 @@ class ObservedEngine(Engine):
         self.most_queued = 0
         """The most bytes that any send queue held."""
 
-    def schedule(self) -> None:
-        super().schedule()
+    def schedule_all(self) -> None:
+        super().schedule_all()
         for at in range(self.world.begin_ns, self.world.stop_ns, LOOK_NS):
             self.agenda.push(at, FAULT, 0, LOOK)
 
@@ -91,7 +91,7 @@ def world_of(seed: int, strategies: tuple[str, ...] = STRATEGIES) -> ObservedEng
     """The world of a seed. Strategies without congestion control have no use for a single link."""
     controlled = tuple(name for name in strategies if name in CONTROLLED)
     scenario = single_link(seed, controlled) if seed % 4 == 0 and controlled else _overlay(seed, strategies)
-    return ObservedEngine(build(scenario))
+    return ObservedEngine(build_world(scenario))
 
 
 def single_link(seed: int, strategies: tuple[str, ...]) -> Scenario:
@@ -148,7 +148,7 @@ def _overlay(seed: int, strategies: tuple[str, ...]) -> Scenario:
 def wrong_in(engine: ObservedEngine) -> list[str]:
     """Play a world. Returns what is wrong."""
     engine.run()
-    outcome = Outcome(summarise(engine, 0.0), engine.trace, engine.world)
+    outcome = Outcome(summarise_run(engine, 0.0), engine.trace, engine.world)
     pending = {event for target in engine.peers if target is not None for event in target.unfinished()}
     broken = [found for found in check(outcome) if not _is_slow(found, pending | engine.unknown.keys())]
     wrong = [*engine.wrong, *map(str, broken)]

@@ -6,7 +6,7 @@ import pytest
 
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
-from wend.drivers.world import build
+from wend.drivers.world import build_world
 from wend.model.summary import Summary
 from wend.protocol.config import LinkSettings
 
@@ -59,7 +59,7 @@ def test_tight_beats_the_papers_strategies(tight: list[Summary]) -> None:
 def test_hellos_are_fewer_than_bfd_would_send(tight: list[Summary]) -> None:
     """BFD sends three times per detection time, a bold one twice, up to 25 % sooner, on every link and both ways."""
     for seed, summary in zip(SEEDS, tight, strict=True):
-        world = build(BASE.with_(seed=seed))
+        world = build_world(BASE.with_(seed=seed))
         bfd = 2 * len(world.overlay.links) * world.end_ns / (0.9 * BASE.of(LinkSettings).detection_ns / 2)
         assert 0 < summary.control["hellos"] <= bfd
 

@@ -6,10 +6,10 @@ import pytest
 
 from tests.errors import raises
 from wend.drivers.scenarios import Scenario
-from wend.drivers.sim.background import BackgroundFlow, Cubic, Reno
+from wend.drivers.sim.background import BackgroundFlow, CubicControl, RenoControl
 from wend.drivers.sim.engine import Engine
 from wend.drivers.sim.managed_network import ManagedNetwork
-from wend.drivers.world import build
+from wend.drivers.world import build_world
 from wend.model.units import MS, SECOND
 
 LINK = {"peers": 2, "degree": 1, "topics": 1, "popularity": (1.0, 1.0), "pf": 0.0, "pl": 0.0, "strategy": "d-tree"}
@@ -17,7 +17,7 @@ LINK |= {"link_capacity": "200msg/s", "queue": 40, "rate": 0.1, "duration": "20s
 
 
 def played(**fields: Any) -> tuple[Engine, list[BackgroundFlow]]:
-    engine = Engine(build(Scenario(**{**LINK, **fields})))
+    engine = Engine(build_world(Scenario(**{**LINK, **fields})))
     engine.run()
     return engine, engine.network.background if isinstance(engine.network, ManagedNetwork) else []
 
@@ -76,7 +76,7 @@ def test_overlay_links_share_the_queues_of_an_underlay() -> None:
 
 def test_cubic_returns_to_its_window_in_the_time_of_its_law() -> None:
     """From 100 packets to 70; back at 100 after the cube root of 30/0.4 = 4.2 s, if Reno's growth is slower."""
-    law = Cubic()
+    law = CubicControl()
     law.window, now, rtt = 100.0, SECOND, 200 * MS
     law.on_loss(now)
     assert law.window == pytest.approx(70)
@@ -88,7 +88,7 @@ def test_cubic_returns_to_its_window_in_the_time_of_its_law() -> None:
 
 
 def test_reno_halves_and_adds_one_in_each_round_trip() -> None:
-    law = Reno()
+    law = RenoControl()
     law.window = 40.0
     law.on_loss(SECOND)
     for _ in range(20):

@@ -11,11 +11,11 @@ from tests.cores import pure_only
 from tests.errors import raises
 from wend.drivers.scenarios import Scenario, make_scenario
 from wend.drivers.sim import simulate
-from wend.drivers.sim.capacity import Queue
+from wend.drivers.sim.capacity import DropTailQueue
 from wend.drivers.sim.checks import check
 from wend.drivers.sim.drop_ledger import PEER_BUSY, QUEUE_FULL
-from wend.drivers.sim.run import play
-from wend.drivers.world import build
+from wend.drivers.sim.run import play_world
+from wend.drivers.world import build_world
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.peer import Peer
 from wend.protocol.ports import Deliver, Input
@@ -60,11 +60,11 @@ class Slow:
 def test_a_queue_does_what_one_played_step_by_step_does(
     msgs: float, bps: float, room: int, packets: list[tuple[int, int, int]]
 ) -> None:
-    queue, slow = Queue(msgs, bps, room), Slow(msgs, bps, room)
+    queue, slow = DropTailQueue(msgs, bps, room), Slow(msgs, bps, room)
     now = 0
     for wait_ms, parts, bits in packets:
         now += wait_ms * MS
-        assert queue.enter(now, parts, bits) == slow.enter(now, parts, bits)
+        assert queue.add_packet(now, parts, bits) == slow.enter(now, parts, bits)
 
 
 def test_a_packet_takes_the_time_of_its_message_and_the_delay() -> None:
@@ -179,11 +179,11 @@ def test_a_crash_empties_the_queue_of_a_peer() -> None:
 
 @pytest.mark.parametrize("back_s", [0.5, 100.0])
 def test_a_crash_empties_the_queues_of_the_links_from_a_peer(back_s: float) -> None:
-    world = build(TWO.with_(link_capacity="2msg/s", queue=64, trace_level="hops", drain="30s", factor=1e5))
+    world = build_world(TWO.with_(link_capacity="2msg/s", queue=64, trace_level="hops", drain="30s", factor=1e5))
     dead = world.topics[0].publisher
     crash, back = world.begin_ns + 2 * SECOND, world.begin_ns + 2 * SECOND + round(back_s * SECOND)
     world.peer_faults = Intervals(2, [(dead, crash, back)])
-    outcome = play(world)
+    outcome = play_world(world)
     hops = list(outcome.trace.hops.rows())
     assert [row for row in hops if row[0] <= crash]
     assert not [row for row in hops if crash < row[0] <= back]
@@ -236,20 +236,24 @@ def test_a_map_binds_only_where_the_scenario_says_so(tmp_path: object) -> None:
             "</graph></graphml>"
         )
     free = TWO.with_(topology=path)
-    assert not build(free).has_capacities
-    assert [link.capacity_msgs for link in build(free.with_(link_capacity="stated")).overlay.links] == [3.0, inf]
-    assert [link.capacity_msgs for link in build(free.with_(link_capacity="7")).overlay.links] == [3.0, 7.0]
+    assert not build_world(free).has_capacities
+    assert [link.capacity_msgs for link in build_world(free.with_(link_capacity="stated")).overlay.links] == [3.0, inf]
+    assert [link.capacity_msgs for link in build_world(free.with_(link_capacity="7")).overlay.links] == [3.0, 7.0]
     with raises("invalid-setting", match="states no capacities: give a rate"):
-        build(TWO.with_(link_capacity="stated"))
-    assert build(free.with_(peer_capacity="stated")).peer_capacity == ((inf, 9e3), (inf, inf), (inf, inf))
-    assert build(free.with_(peer_capacity="5", link_capacity="7")).peer_capacity == ((inf, 9e3), (5.0, inf), (5.0, inf))
-    assert build(free.with_(peer_capacity="links", link_capacity="7")).peer_capacity == (
+        build_world(TWO.with_(link_capacity="stated"))
+    assert build_world(free.with_(peer_capacity="stated")).peer_capacity == ((inf, 9e3), (inf, inf), (inf, inf))
+    assert build_world(free.with_(peer_capacity="5", link_capacity="7")).peer_capacity == (
+        (inf, 9e3),
+        (5.0, inf),
+        (5.0, inf),
+    )
+    assert build_world(free.with_(peer_capacity="links", link_capacity="7")).peer_capacity == (
         (inf, 9e3),
         (10.0, inf),
         (7.0, inf),
     )
     with raises("invalid-setting", match="states no capacities of peers"):
-        build(TWO.with_(peer_capacity="stated"))
+        build_world(TWO.with_(peer_capacity="stated"))
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,14 @@ import pytest
 
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import Outcome, checks, simulate
-from wend.drivers.sim.checks import Violation, check, examine, is_healed, promised_properties
-from wend.drivers.world import World, build
+from wend.drivers.sim.checks import (
+    Violation,
+    check,
+    check_properties,
+    is_healed,
+    promised_properties,
+)
+from wend.drivers.world import World, build_world
 from wend.model.events import EventId
 from wend.model.trace import Trace
 from wend.model.units import SECOND
@@ -21,7 +27,7 @@ CALM = Scenario(
 
 
 def world() -> World:
-    made = build(CALM)
+    made = build_world(CALM)
     assert all(len(topic.subscribers) >= 2 for topic in made.topics)
     return made
 
@@ -173,7 +179,7 @@ def test_what_was_evicted_aloud_is_excused_and_other_drops_are_not() -> None:
 @pytest.mark.parametrize("strategy", [*linked_strategies(), "oracle"])
 def test_every_strategy_promises_safety_and_integrity_always_and_the_rest_when_all_has_healed(strategy: str) -> None:
     def word(**changes: object) -> tuple[str, ...]:
-        return promised_properties(build(CALM.with_(strategy=strategy, **changes)))
+        return promised_properties(build_world(CALM.with_(strategy=strategy, **changes)))
 
     everything = ("safety", "integrity", "liveness", "agreement", "validity")
     assert word() == everything
@@ -185,15 +191,15 @@ def test_every_strategy_promises_safety_and_integrity_always_and_the_rest_when_a
 
 
 def test_a_fault_that_ends_late_is_not_healed() -> None:
-    made = build(CALM.with_(pf=0.5, heal="2s"))
+    made = build_world(CALM.with_(pf=0.5, heal="2s"))
     assert is_healed(made)
     assert max(until for *_, until in made.faults.outages()) <= made.begin_ns + 2 * SECOND
-    assert not is_healed(build(CALM.with_(pf=0.5, heal="8s")))
+    assert not is_healed(build_world(CALM.with_(pf=0.5, heal="8s")))
 
 
 def test_properties_can_be_asked_for_without_a_promise() -> None:
     lossy = simulate(CALM.with_(pf=0.5, strategy="d-tree", persistence=False))
     assert check(lossy) == []
-    assert {v.property for v in examine(lossy, ("agreement", "validity"))} <= {"agreement", "validity"}
-    assert examine(lossy, ("agreement",))
+    assert {v.property for v in check_properties(lossy, ("agreement", "validity"))} <= {"agreement", "validity"}
+    assert check_properties(lossy, ("agreement",))
     assert set(checks.CHECKS) | {"timeliness"} == {*promised_properties(world()), "timeliness"}

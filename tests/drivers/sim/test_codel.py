@@ -6,7 +6,7 @@ import pytest
 
 from tests.errors import raises
 from wend.drivers.scenarios import Scenario
-from wend.drivers.sim.codel import Codel
+from wend.drivers.sim.codel import CodelControl
 from wend.drivers.sim.run import simulate
 from wend.model.units import MS, SECOND, Nanos
 
@@ -18,7 +18,7 @@ class Packet:
         self.entered_ns = entered_ns
 
 
-def drops(codel: Codel, times_ms: range, sojourn_ns: Nanos) -> list[int]:
+def drops(codel: CodelControl, times_ms: range, sojourn_ns: Nanos) -> list[int]:
     """The times in ms at which CoDel drops, if a packet that waited so long has its turn at each of these times."""
     found = []
     for ms in times_ms:
@@ -32,11 +32,11 @@ def drops(codel: Codel, times_ms: range, sojourn_ns: Nanos) -> list[int]:
 def test_drops_come_at_shrinking_intervals() -> None:
     """The first after an interval of 100 ms, then 100/sqrt(n) ms after the last due time: 200, 270.7, 328.4, 378.4,
     423.2, 464.0, 501.8. A packet has its turn every 10 ms."""
-    assert drops(Codel(), range(0, 520, 10), LONG) == [100, 200, 280, 330, 380, 430, 470, 510]
+    assert drops(CodelControl(), range(0, 520, 10), LONG) == [100, 200, 280, 330, 380, 430, 470, 510]
 
 
 def test_a_burst_passes() -> None:
-    codel = Codel()
+    codel = CodelControl()
     assert drops(codel, range(0, 100, 10), LONG) == []
     assert drops(codel, range(100, 110, 10), SHORT) == []
     assert drops(codel, range(110, 210, 10), LONG) == []
@@ -45,21 +45,21 @@ def test_a_burst_passes() -> None:
 
 def test_it_remembers_the_rate_at_which_it_dropped() -> None:
     """Eight drops, so count is 8 and was 1: it begins again with 7, and drops again after 100/sqrt(7) = 37.8 ms."""
-    codel = Codel()
+    codel = CodelControl()
     assert len(drops(codel, range(0, 520, 10), LONG)) == 8
     assert drops(codel, range(520, 530, 10), SHORT) == []
     assert drops(codel, range(530, 680, 10), LONG) == [630, 670]
 
 
 def test_it_forgets_the_rate_after_a_while() -> None:
-    codel = Codel()
+    codel = CodelControl()
     drops(codel, range(0, 520, 10), LONG)
     assert drops(codel, range(520, 2620, 10), SHORT) == []
     assert drops(codel, range(2620, 2830, 10), LONG) == [2720, 2820]
 
 
 def test_the_last_packets_stay() -> None:
-    codel, now = Codel(), SECOND
+    codel, now = CodelControl(), SECOND
     for _ in range(50):
         now += 10 * MS
         assert codel.dequeue(now, deque(Packet(now - LONG) for _ in range(2)))[1] == []
@@ -67,7 +67,7 @@ def test_the_last_packets_stay() -> None:
 
 
 def test_a_slow_link_may_send_one_packet() -> None:
-    assert drops(Codel(packet_ns=25 * MS), range(0, 520, 10), LONG) == []
+    assert drops(CodelControl(packet_ns=25 * MS), range(0, 520, 10), LONG) == []
 
 
 def two_peers(**fields: object) -> Scenario:

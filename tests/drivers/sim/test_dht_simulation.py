@@ -24,7 +24,7 @@ from wend.drivers.sim.dht_workload import (
     TimedSubscription,
     TimedUnsubscription,
     Workload,
-    due_pairs,
+    find_due_pairs,
 )
 from wend.drivers.sim.latencies import LAN_NS, MAX_LINKS, RouterLatencies, RouterTable
 from wend.model.units import MS, SECOND
@@ -74,7 +74,7 @@ def test_every_event_reaches_those_who_want_it_once() -> None:
     made = workload()
     run = simulation(made)
     results = run.run(10 * SECOND)
-    due = due_pairs(made, brute_force(made))
+    due = find_due_pairs(made, brute_force(made))
     found = account(made, due, results)
     assert (found.due, found.delivered, found.undue, found.repeated) == (len(due.publication), found.due, 0, 0)
     assert found.due > 80
@@ -115,7 +115,7 @@ def test_what_is_lost_is_counted() -> None:
     copies, acks = results.messages[COPIES], results.messages[MessageClass(LINKS, "DirectAck")]
     assert acks.sent == copies.sent - copies.lost  # every copy that arrived is acknowledged, none is in transit
     assert results.notices["retransmit"] == copies.sent - 20 * (PEERS - 1)
-    found = account(made, due_pairs(made, brute_force(made)), results)
+    found = account(made, find_due_pairs(made, brute_force(made)), results)
     assert found.delivered + len(found.missing.publication) == found.due
     assert found.repeated == 0
 
@@ -149,7 +149,7 @@ def test_a_crashed_peer_says_and_hears_nothing() -> None:
     late = [at for at in range(20) if at % 3 == 1 and made.publications[at].time_ns >= 1850 * MS]
     assert results.unpublished == late
     assert results.messages[COPIES].receiver_down > 0
-    found = account(made, due_pairs(made, brute_force(made)), results)
+    found = account(made, find_due_pairs(made, brute_force(made)), results)
     assert (found.delivered, found.undue) == (found.due, 0)
     rows = zip(results.deliveries.time_ns, results.deliveries.peer, strict=True)
     assert max(time for time, peer in rows if peer == 5) < 1850 * MS
@@ -289,7 +289,7 @@ def test_the_agenda_has_the_order_of_one_heap(entries: list[tuple[int, int, int]
     for number, (leave, kind, later) in enumerate(entries, 1):
         agenda.push(now + later, kind, number % 7, None)
         heappush(heap, (now + later, kind, number, number % 7, None))
-        assert agenda.count(kind) == sum(entry[1] == kind for entry in heap)
+        assert agenda.count_entries(kind) == sum(entry[1] == kind for entry in heap)
         for _ in range(leave if leave < 4 else 0):
             until = now + (1 << 20)
             expected = heappop(heap) if heap and heap[0][0] <= until else None

@@ -11,11 +11,11 @@ from tests.errors import raises
 from wend.drivers.scenarios import Scenario, make_scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.checks import check, is_healed, promised_properties
-from wend.drivers.sim.disturbances import queue_length
+from wend.drivers.sim.disturbances import draw_queue_length
 from wend.drivers.sim.engine import LEAVE_NS, Engine
 from wend.drivers.sim.missing import UNEXPLAINED, UNKNOWN, explain_missing
 from wend.drivers.sim.run import Outcome
-from wend.drivers.world import build
+from wend.drivers.world import build_world
 from wend.model.units import MS, SECOND
 from wend.topology.faults import Intervals
 
@@ -51,7 +51,7 @@ def test_a_corrupted_packet_is_refused_and_counted() -> None:
 
 
 def test_a_peer_that_is_down_refuses_nothing() -> None:
-    world = build(TWO.with_(corruption=1.0))
+    world = build_world(TWO.with_(corruption=1.0))
     world.peer_faults = Intervals(2, [(world.topics[0].subscribers[0], world.begin_ns, world.end_ns)])
     engine = Engine(world)
     engine.run()
@@ -92,21 +92,21 @@ def test_congestion_makes_packets_wait_and_loses_some() -> None:
 def test_a_queue_follows_its_load() -> None:
     uniform = (np.arange(20000) + 0.5) / 20000
     for load in (0.5, 0.9, 1.0, 1.3):
-        found = np.bincount([queue_length(load, 4, u) for u in uniform], minlength=5) / len(uniform)
+        found = np.bincount([draw_queue_length(load, 4, u) for u in uniform], minlength=5) / len(uniform)
         wanted = load ** np.arange(5)
         assert found == pytest.approx(wanted / wanted.sum(), abs=1e-3)
-    assert [queue_length(0.5, 4, u) for u in (0.0, 1 - 1e-16)] == [0, 4]
+    assert [draw_queue_length(0.5, 4, u) for u in (0.0, 1 - 1e-16)] == [0, 4]
 
 
 def test_on_an_underlay_links_that_share_a_router_link_are_disturbed_together() -> None:
-    world = build(EIGHT.with_(underlay="power-law", delay_spikes=fixed(3.0, 1.0)))
+    world = build_world(EIGHT.with_(underlay="power-law", delay_spikes=fixed(3.0, 1.0)))
     assert world.disturbances is not None
     spikes = [{id(one) for one in link.spikes_ms} for link in world.disturbances.links]
     assert any(a & b for n, a in enumerate(spikes) for b in spikes[:n])
 
 
 def test_strategies_on_a_ring_meet_the_disturbances_of_all_links_of_a_route() -> None:
-    world = build(EIGHT.with_(corruption=0.1, delay_spikes=fixed(3.0, 1.0), strategy="scribe"))
+    world = build_world(EIGHT.with_(corruption=0.1, delay_spikes=fixed(3.0, 1.0), strategy="scribe"))
     seen = world.for_strategy("scribe")
     assert world.disturbances is not None and seen.disturbances is not None
     assert len(seen.disturbances.links) == len(seen.overlay.links) == 28
@@ -173,7 +173,7 @@ def test_a_peer_that_leaves_withdraws_its_subscriptions_and_joins_again() -> Non
 
 
 def test_who_left_is_not_expected_and_what_was_lost_is_explained() -> None:
-    world = build(EIGHT.with_(strategy="dcrd", rate=50.0))
+    world = build_world(EIGHT.with_(strategy="dcrd", rate=50.0))
     left = world.topics[0].subscribers[0]
     away = (world.begin_ns + 2 * SECOND, world.begin_ns + 4 * SECOND)
     world.churn = Intervals(8, [(left, *away)])
@@ -187,7 +187,7 @@ def test_who_left_is_not_expected_and_what_was_lost_is_explained() -> None:
 
 
 def test_on_trees_a_peer_that_has_just_joined_again_is_not_known_yet() -> None:
-    world = build(EIGHT.with_(strategy="mrst", duration="4s", drain="1s", seed=5))
+    world = build_world(EIGHT.with_(strategy="mrst", duration="4s", drain="1s", seed=5))
     topic = world.topics[0]
     left = topic.subscribers[0]
     world.churn = Intervals(8, [(left, world.begin_ns + SECOND, world.begin_ns + 2 * SECOND)])
@@ -199,7 +199,7 @@ def test_on_trees_a_peer_that_has_just_joined_again_is_not_known_yet() -> None:
 
 
 def test_a_peer_that_is_down_does_not_leave() -> None:
-    world = build(EIGHT.with_(churn=fixed(1.0, 1.0), peer_outages=fixed(1.5, 0.25)))
+    world = build_world(EIGHT.with_(churn=fixed(1.0, 1.0), peer_outages=fixed(1.5, 0.25)))
     down, absent = list(world.peer_faults.outages()), list(world.churn.outages())
     assert absent
     assert not [1 for p, a, b in absent for q, c, d in down if p == q and a <= d and c <= b]
@@ -219,9 +219,9 @@ def test_a_peer_that_is_down_does_not_leave() -> None:
     ],
 )
 def test_a_world_that_goes_on_failing_has_not_healed(fields: dict[str, Any]) -> None:
-    world = build(EIGHT.with_(drain="25s"))
+    world = build_world(EIGHT.with_(drain="25s"))
     assert is_healed(world)
-    assert not is_healed(build(EIGHT.with_(drain="25s", **fields)))
+    assert not is_healed(build_world(EIGHT.with_(drain="25s", **fields)))
 
 
 @pytest.mark.parametrize(

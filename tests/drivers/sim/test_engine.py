@@ -7,7 +7,7 @@ from tests.cores import pure_only
 from wend.drivers.scenarios import Scenario, make_scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.engine import Engine
-from wend.drivers.world import build
+from wend.drivers.world import build_world
 from wend.model.units import SECOND
 from wend.protocol.messages import Data
 from wend.protocol.peer import Peer
@@ -28,7 +28,7 @@ def test_a_packet_takes_the_delay_of_its_link() -> None:
 
 
 def test_a_failure_is_decided_when_the_packet_is_sent() -> None:
-    world = build(TWO.with_(trace_level="hops"))
+    world = build_world(TWO.with_(trace_level="hops"))
     topic = world.topics[0]
     first = world.begin_ns + topic.phase_ns
     world.faults = Intervals(1, [(0, first + 1, first + SECOND // 2)])  # fails just after the first packet left
@@ -86,7 +86,7 @@ def test_a_peer_that_returns_has_a_new_incarnation_and_publishes_again(strategy:
 
 
 def test_a_peer_that_is_down_hears_and_says_nothing() -> None:
-    world = build(TWO.with_(trace_level="hops", persistence=True, drain="10s"))
+    world = build_world(TWO.with_(trace_level="hops", persistence=True, drain="10s"))
     subscriber = world.topics[0].subscribers[0]
     start, until = world.begin_ns, world.stop_ns + SECOND
     world.peer_faults = Intervals(2, [(subscriber, start, until)])
@@ -99,7 +99,7 @@ def test_a_peer_that_is_down_hears_and_says_nothing() -> None:
 
 
 def test_without_persistence_who_is_down_at_the_publication_is_not_expected() -> None:
-    world = build(TWO)
+    world = build_world(TWO)
     world.peer_faults = Intervals(2, [(world.topics[0].subscribers[0], world.begin_ns, world.stop_ns)])
     engine = Engine(world)
     engine.run()
@@ -107,7 +107,7 @@ def test_without_persistence_who_is_down_at_the_publication_is_not_expected() ->
 
 
 def test_the_same_peer_object_is_never_shared() -> None:
-    engine = Engine(build(TWO))
+    engine = Engine(build_world(TWO))
     engine.run()
     assert engine.peers[0] is not engine.peers[1]
 
@@ -123,7 +123,7 @@ def test_messages_pass_by_reference_and_are_frozen(monkeypatch: pytest.MonkeyPat
         return handle(peer, now, event)
 
     monkeypatch.setattr(Peer, "handle", spy)
-    engine = Engine(build(TWO))
+    engine = Engine(build_world(TWO))
     engine.run()
     assert taken
     with pytest.raises(AttributeError):

@@ -12,7 +12,7 @@ from tests.cores import pure_only
 from tests.holdings import OURS, containers, held
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim.engine import Engine
-from wend.drivers.world import build
+from wend.drivers.world import build_world
 from wend.protocol.link.link import Link
 from wend.protocol.messages import Ack
 from wend.protocol.peer import Peer
@@ -42,7 +42,7 @@ def played(strategy: str, duration_s: float, persistence: bool) -> list[Peer]:
         strategy=strategy, peers=6, degree=3, topics=3, pf=0.2, pl=0.02, transmissions=2,
         duration=f"{duration_s}s", drain="30s", heal=f"{duration_s}s", persistence=persistence, rate=5.0,
     )  # fmt: skip
-    engine = Engine(build(scenario))
+    engine = Engine(build_world(scenario))
     engine.run()
     return [peer for peer in engine.peers if peer is not None]
 

@@ -13,7 +13,7 @@ from wend.drivers.sim.dht_workload import (
     TimedSubscription,
     TimedUnsubscription,
     Workload,
-    due_pairs,
+    find_due_pairs,
 )
 from wend.model.events import Range
 from wend.model.units import MS, SECOND
@@ -74,7 +74,7 @@ def play(strategy: str, workload: Workload, peers: int, seed: int, until: int, *
 def test_nothing_is_missing_false_or_doubled(strategy: str, seed: int) -> None:
     workload = random_workload(seed, 16, (), SETTLING, 40)
     simulation = play(strategy, workload, 16, seed, SETTLING + 60 * SECOND, hop_acks=bool(seed % 2))
-    found = account(workload, due_pairs(workload, brute_force(workload), SECOND), simulation.results)
+    found = account(workload, find_due_pairs(workload, brute_force(workload), SECOND), simulation.results)
     assert (found.delivered, found.undue, found.repeated) == (found.due, 0, 0)
     assert found.due > 0
 
@@ -86,5 +86,5 @@ def test_after_crashes_everything_published_later_arrives_once(seed: int) -> Non
     crash = PeerChange(SETTLING, "crash", gone)
     workload = random_workload(seed, 20, (crash,), SETTLING + 45 * SECOND, 60)
     simulation = play("rendezvous", workload, 20, seed, SETTLING + 60 * SECOND)
-    found = account(workload, due_pairs(workload, brute_force(workload), SECOND), simulation.results)
+    found = account(workload, find_due_pairs(workload, brute_force(workload), SECOND), simulation.results)
     assert (found.delivered, found.undue, found.repeated) == (found.due, 0, 0)

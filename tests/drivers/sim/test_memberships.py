@@ -8,7 +8,7 @@ from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.checks import check, promised_properties
 from wend.drivers.sim.engine import Engine
-from wend.drivers.world import build
+from wend.drivers.world import build_world
 from wend.model.units import SECOND
 from wend.strategies.registry import linked_strategies
 from wend.topology.faults import Intervals
@@ -28,7 +28,7 @@ def undelivered(engine: Engine) -> list[object]:
 
 @pytest.mark.parametrize("kind", LINKING)
 def test_every_subscriber_gets_every_event_over_links_that_peers_chose(kind: str) -> None:
-    world = build(free(kind))
+    world = build_world(free(kind))
     world.paths = Underlay(3, 14, PEERS).path
     engine = Engine(world)
     engine.run()
@@ -41,7 +41,7 @@ def test_every_subscriber_gets_every_event_over_links_that_peers_chose(kind: str
 
 
 def test_the_overlay_closes_over_a_dead_peer() -> None:
-    world = build(free("tdo-landmark", duration="20s", drain="20s"))
+    world = build_world(free("tdo-landmark", duration="20s", drain="20s"))
     world.paths = Underlay(3, 14, PEERS).path
     dead = next(p for p in range(PEERS) if p not in {topic.publisher for topic in world.topics})
     world.peer_faults = Intervals(PEERS, [(dead, world.begin_ns + 2 * SECOND, world.end_ns + SECOND)])
@@ -52,7 +52,7 @@ def test_the_overlay_closes_over_a_dead_peer() -> None:
 
 
 def test_other_strategies_run_on_such_links_too() -> None:
-    engine = Engine(build(free("tdo-random", strategy="adaptive")))
+    engine = Engine(build_world(free("tdo-random", strategy="adaptive")))
     engine.run()
     assert undelivered(engine) == []
 

@@ -11,8 +11,8 @@ from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.engine import Engine
 from wend.drivers.sim.missing import UNEXPLAINED, explain_missing
-from wend.drivers.sim.run import play
-from wend.drivers.world import World, build
+from wend.drivers.sim.run import play_world
+from wend.drivers.world import World, build_world
 from wend.model.units import SECOND
 from wend.strategies.registry import linked_strategies
 from wend.strategies.trees.queue import HOLD_NS, NO_TREE
@@ -27,7 +27,7 @@ FREE = {"topology": "full-mesh", "pf": 0.0, "topics": 3}
 def early(strategy: str, overlay: str, **changes: object) -> World:
     """Publishers begin long before the overlay is whole."""
     fields = {**FREE, "peers": PEERS, "duration": "6s", "warmup": "1s"}
-    world = build(Scenario(strategy=strategy, drain="30s").with_(membership=overlay, **{**fields, **changes}))
+    world = build_world(Scenario(strategy=strategy, drain="30s").with_(membership=overlay, **{**fields, **changes}))
     world.paths = Underlay(3, 14, PEERS).path
     return world
 
@@ -36,7 +36,7 @@ def early(strategy: str, overlay: str, **changes: object) -> World:
 @pytest.mark.parametrize("overlay", ["tdo-landmark", "chain"])
 def test_what_is_published_before_trees_stand_is_held_for_them(strategy: str, overlay: str) -> None:
     # In some worlds landmarks trade places for half a minute: then the queue reports that trees were unstable.
-    s = play(early(strategy, overlay, seed=2)).summary
+    s = play_world(early(strategy, overlay, seed=2)).summary
     assert s.notices["queued"] > 0
     assert s.delivered == s.expected > 0
     assert s.missing == {} and s.drops == {}
@@ -80,13 +80,13 @@ def test_trees_that_take_long_get_done() -> None:
 
 def test_what_cannot_be_reached_in_time_is_dropped_by_name() -> None:
     """One peer is cut off from all others, for longer than anything is held."""
-    world = build(Scenario(strategy="mrst", peers=6, degree=3, pf=0.0, topics=2, duration="4s", drain="40s"))
+    world = build_world(Scenario(strategy="mrst", peers=6, degree=3, pf=0.0, topics=2, duration="4s", drain="40s"))
     alone = next(p for p in range(6) if p not in {topic.publisher for topic in world.topics})
     assert any(alone in topic.subscribers for topic in world.topics)
     cut = [world.overlay.link(alone, other) for other in world.overlay.neighbours(alone)]
     until = world.stop_ns + HOLD_NS + 4 * SECOND
     world.faults = Intervals(len(world.overlay.links), [(link, world.begin_ns, until) for link in cut])
-    s = play(world).summary
+    s = play_world(world).summary
     owed = sum(alone in topic.subscribers for topic in world.topics) * 4
     assert s.expected - s.delivered == owed
     assert s.missing == {NO_TREE: owed}
@@ -95,7 +95,7 @@ def test_what_cannot_be_reached_in_time_is_dropped_by_name() -> None:
 @pure_only
 def test_what_a_strategy_loses_in_silence_is_called_unexplained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TreeRouting, "_queue_copy", lambda self, copy, view: [])
-    world = build(Scenario(strategy="mrst", peers=6, degree=2, pf=0.3, topics=3, duration="10s", drain="3s"))
+    world = build_world(Scenario(strategy="mrst", peers=6, degree=2, pf=0.3, topics=3, duration="10s", drain="3s"))
     engine = Engine(world)
     engine.run()
     assert explain_missing(engine)[UNEXPLAINED] > 0

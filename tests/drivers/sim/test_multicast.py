@@ -8,7 +8,7 @@ import pytest
 from tests.multicasters import CASTS, Casts
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim.engine import Engine
-from wend.drivers.world import World, build
+from wend.drivers.world import World, build_world
 from wend.model.units import SECOND
 from wend.protocol.peer import Peer
 from wend.strategies.registry import PLUGINS
@@ -29,7 +29,7 @@ def own_tables() -> Iterator[None]:
 
 
 def world(**fields: Any) -> World:
-    return build(Scenario(**{**THREE, **fields}))
+    return build_world(Scenario(**{**THREE, **fields}))
 
 
 def heard(engine: Engine) -> list[list[tuple[int, int]]]:

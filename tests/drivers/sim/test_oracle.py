@@ -5,10 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.scenarios import random_scenario
-from wend.drivers.arrivals import earliest_arrivals
+from wend.drivers.arrivals import find_earliest_arrivals
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
-from wend.drivers.world import World, build
+from wend.drivers.world import World, build_world
 from wend.strategies.registry import linked_strategies
 from wend.topology.faults import Intervals, Outage
 from wend.topology.graph import Overlay, OverlayLink
@@ -54,10 +54,10 @@ def tiny_worlds(draw: st.DrawFn) -> World:
 @settings(deadline=None)
 @given(tiny_worlds(), st.integers(0, 20))
 def test_arrivals_are_the_earliest_over_all_paths_with_waiting(world: World, now: int) -> None:
-    arrivals = earliest_arrivals(world, 0, now)
+    arrivals = find_earliest_arrivals(world, 0, now)
     assert arrivals.times == by_force(world, 0, now)
     for peer, time in arrivals.times.items():
-        over = [hop for hop, _ in arrivals.hops(peer)]
+        over = [hop for hop, _ in arrivals.holders_before(peer)]
         assert over[:1] == [peer] or peer == 0
         assert all(arrivals.times[hop] <= time for hop in over)
 
@@ -66,9 +66,9 @@ def test_waiting_for_the_next_second_beats_a_detour_only_if_it_is_sooner() -> No
     world = World(Scenario(topics=1), Overlay(3, [OverlayLink(0, 1, 5), OverlayLink(0, 2, 5), OverlayLink(1, 2, 5)]))
     world.end_ns = 100
     world.faults = Intervals(3, [(0, 0, 3)])
-    assert earliest_arrivals(world, 0, 0).times == {0: 0, 2: 5, 1: 8}
+    assert find_earliest_arrivals(world, 0, 0).times == {0: 0, 2: 5, 1: 8}
     world.faults = Intervals(3, [(0, 0, 20)])
-    assert earliest_arrivals(world, 0, 0).times == {0: 0, 2: 5, 1: 10}
+    assert find_earliest_arrivals(world, 0, 0).times == {0: 0, 2: 5, 1: 10}
 
 
 def spread(mean_s: float) -> dict[str, object]:
@@ -97,7 +97,7 @@ def test_the_oracle_counts_what_cannot_arrive() -> None:
 
 
 def test_without_failures_every_packet_takes_the_shortest_route() -> None:
-    world = build(Scenario(pf=0.0, duration="1s"))
+    world = build_world(Scenario(pf=0.0, duration="1s"))
     for publisher in range(world.overlay.peers):
-        times = earliest_arrivals(world, publisher, 7).times
+        times = find_earliest_arrivals(world, publisher, 7).times
         assert [times[p] - 7 for p in range(world.overlay.peers)] == world.shortest_ns[publisher]

@@ -7,9 +7,9 @@ from tests.drivers.sim.client_checks import broken_promises
 from tests.drivers.sim.client_engine import ClientEngine
 from tests.drivers.sim.ordered_worlds import ordered_world, waits_ms
 from wend.drivers.scenarios import Scenario
-from wend.drivers.sim.capacity import CapacityNetwork, Queue, QueueDeparture
+from wend.drivers.sim.capacity import CapacityNetwork, DropTailQueue, QueueDeparture
 from wend.drivers.sim.drop_ledger import EXPIRED
-from wend.drivers.world import build
+from wend.drivers.world import build_world
 from wend.model.units import SECOND, Nanos
 from wend.protocol.messages import Data, Fragment
 
@@ -35,7 +35,7 @@ def crowded(strategy: str, payload_bytes: int = 0) -> ClientEngine:
         strategy=strategy, peers=8, degree=3, topics=6, popularity=(0.5, 0.9), pf=0.0, pl=0.02, rate=10.0, queue=30,
         duration="4s", drain="10s", link_capacity=f"{CAPACITY}msg/s", transmissions=2, payload_bytes=payload_bytes,
     )  # fmt: skip
-    return ClientEngine(build(scenario), (), (), (None, TTL_NS))
+    return ClientEngine(build_world(scenario), (), (), (None, TTL_NS))
 
 
 class LinkUse:
@@ -43,7 +43,7 @@ class LinkUse:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.sent = self.expired = 0
-        leave = CapacityNetwork.leave
+        leave = CapacityNetwork.put_on_link
 
         def watched(network: CapacityNetwork, now: Nanos, leaving: QueueDeparture) -> None:
             message = leaving.message
@@ -54,7 +54,7 @@ class LinkUse:
                 self.expired += head.event.is_expired(head.age_ns - took)
             leave(network, now, leaving)
 
-        monkeypatch.setattr(CapacityNetwork, "leave", watched)
+        monkeypatch.setattr(CapacityNetwork, "put_on_link", watched)
 
 
 @pure_only
@@ -78,7 +78,7 @@ def test_nor_do_fragments_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pure_only
 def test_a_queue_that_ignores_the_ttl_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Queue, "next_service", lambda queue, now: now)
+    monkeypatch.setattr(DropTailQueue, "next_service_time", lambda queue, now: now)
     use, engine = LinkUse(monkeypatch), crowded("d-tree")
     engine.run()
     assert use.expired > 0

@@ -8,7 +8,7 @@ import pytest
 from tests.cores import pure_only
 from tests.drivers.sim.overloaded_worlds import CONTROLLED, STRATEGIES, ObservedEngine, single_link, world_of, wrong_in
 from tests.protocol.link.broken_controllers import NeverGrows, NeverShrinks
-from wend.drivers.world import build
+from wend.drivers.world import build_world
 from wend.model.units import SECOND
 from wend.protocol.link.copa import Copa
 from wend.protocol.link.link_sender import CONTROLLERS
@@ -39,7 +39,7 @@ def test_the_worlds_have_all_that_can_go_wrong() -> None:
 def test_a_broken_controller_is_caught(broken: type[Copa], found_as: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(CONTROLLERS, "copa", broken)
     for seed in range(10):
-        engine = ObservedEngine(build(single_link(seed, CONTROLLED)))
+        engine = ObservedEngine(build_world(single_link(seed, CONTROLLED)))
         if any(found_as in wrong for wrong in wrong_in(engine)):
             return
     pytest.fail(f"no world shows that {broken.__name__} is broken")
@@ -50,7 +50,7 @@ def test_a_full_link_without_another_route_stays_on_time() -> None:
     scenario = single_link(0, CONTROLLED).with_(
         delay=("10ms", "10ms"), rate=200.0, link_capacity="100msg/s", factor=10.0, duration="15s", pl=0.0, drain="0s"
     )
-    engine = ObservedEngine(build(scenario))
+    engine = ObservedEngine(build_world(scenario))
     assert wrong_in(engine) == []
     rows = [row for row in engine.trace.deliveries.rows() if row[0] > engine.world.begin_ns + 8 * SECOND]
     assert sum(row[-2] <= row[-1] for row in rows) > 0.8 * 7 * 100

@@ -7,8 +7,8 @@ from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.checks import check, promised_properties
 from wend.drivers.sim.engine import Engine
-from wend.drivers.sim.run import play
-from wend.drivers.world import build
+from wend.drivers.sim.run import play_world
+from wend.drivers.world import build_world
 from wend.model.units import SECOND, Nanos
 from wend.protocol.messages import Ack, Data
 from wend.protocol.peer import Peer
@@ -28,10 +28,10 @@ def kept(**changes: object) -> Scenario:
 @pytest.mark.parametrize("strategy", TREES)
 def test_whoever_crashes_and_returns_nothing_is_lost(strategy: str) -> None:
     for dead in range(0, PEERS, 2):
-        world = build(kept(strategy=strategy))
+        world = build_world(kept(strategy=strategy))
         start = world.begin_ns + 2 * SECOND + dead * 37_000_000
         world.peer_faults = Intervals(PEERS, [(dead, start, start + 1 * SECOND)])
-        outcome = play(world)
+        outcome = play_world(world)
         assert len(promised_properties(world)) == 5
         assert check(outcome) == []
         assert outcome.summary.missing == {}, dead
@@ -39,7 +39,7 @@ def test_whoever_crashes_and_returns_nothing_is_lost(strategy: str) -> None:
 
 def test_one_who_is_away_for_long_gets_it_all_when_it_is_back() -> None:
     """For longer than trees wait for anybody: those that stand meanwhile do not have it."""
-    world = build(kept(popularity=(1.0, 1.0)))
+    world = build_world(kept(popularity=(1.0, 1.0)))
     dead = next(p for p in range(PEERS) if all(p != topic.publisher for topic in world.topics))
     world.peer_faults = Intervals(PEERS, [(dead, world.begin_ns + SECOND, world.stop_ns + 4 * SECOND)])
     engine = Engine(world)

@@ -10,9 +10,9 @@ from tests.plans import Flow, plan_of
 from tests.scenarios import random_scenario
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
-from wend.drivers.sim.checks import check, examine
-from wend.drivers.sim.run import Outcome, play
-from wend.drivers.world import World, build
+from wend.drivers.sim.checks import check, check_properties
+from wend.drivers.sim.run import Outcome, play_world
+from wend.drivers.world import World, build_world
 from wend.model.forwarding import Forwarding
 from wend.model.units import SECOND
 from wend.protocol.notices import REFUSED
@@ -51,13 +51,13 @@ def random_plan(world: World, draw: random.Random, refuse: bool) -> Forwarding:
 
 def random_run(seed: int, refuse: bool = True, strategy: str = "planned") -> Outcome:
     draw = random.Random(f"plans {seed}")
-    world = build(random_scenario(seed, (strategy,)))
+    world = build_world(random_scenario(seed, (strategy,)))
     world.plan = random_plan(world, draw, refuse)
     for _ in range(draw.randint(0, 3)):
         plan, when = random_plan(world, draw, refuse), world.begin_ns + draw.randrange(6 * SECOND)
         for peer in range(world.overlay.peers):
             world.switches.append((when + draw.choice([0, draw.randrange(SECOND)]), peer, plan))
-    return play(world)
+    return play_world(world)
 
 
 @pytest.mark.parametrize("strategy", ["planned", "planned-failover"])
@@ -77,15 +77,15 @@ def test_with_nothing_failing_every_event_arrives_once_through_every_switch() ->
         scenario = random_scenario(seed, ("planned",)).with_(
             pf=0.0, pl=0.0, outages=None, peer_outages=None, content=None, drain="5s", rate=20.0, duration="4s"
         )
-        world = build(scenario)
+        world = build_world(scenario)
         world.plan = random_plan(world, draw, refuse=False)
         for turn in range(4):
             plan = random_plan(world, draw, refuse=False)
             for peer in range(world.overlay.peers):
                 world.switches.append((world.begin_ns + turn * SECOND + draw.randrange(SECOND), peer, plan))
-        outcome = play(world)
+        outcome = play_world(world)
         assert outcome.summary.delivered == outcome.summary.expected and not outcome.summary.drops, f"seed {seed}"
-        assert examine(outcome, ("safety", "integrity", "agreement", "validity")) == []
+        assert check_properties(outcome, ("safety", "integrity", "agreement", "validity")) == []
 
 
 def test_the_same_run_twice_is_the_same_run() -> None:

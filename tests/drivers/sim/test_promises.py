@@ -15,7 +15,7 @@ from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.checks import check, promised_properties
 from wend.drivers.sim.engine import Engine
-from wend.drivers.world import World, build
+from wend.drivers.world import World, build_world
 from wend.model.events import Event, EventId, PeerId, SubscriptionId
 from wend.model.units import Nanos
 from wend.protocol.config import DeliverySettings, PeerConfig
@@ -57,7 +57,7 @@ def test_the_worlds_fail_enough() -> None:
     """Every strategy is judged for all that is promised, under failing links, failing peers and losses."""
     judged: Counter[str] = Counter()
     for seed in range(400):
-        world = build(random_scenario(seed, STRATEGIES))
+        world = build_world(random_scenario(seed, STRATEGIES))
         failing = list(world.faults.outages()) and list(world.peer_faults.outages())
         if failing and len(promised_properties(world)) == 5:
             judged[world.scenario.strategy] += 1
@@ -81,7 +81,7 @@ def test_once_all_has_healed_nobody_answers_for_anything(strategy: str) -> None:
         scenario = random_scenario(seed, (strategy,))
         if not scenario.of(DeliverySettings).persistence:
             continue
-        engine = Engine(build(scenario))
+        engine = Engine(build_world(scenario))
         engine.run()
         for peer, records in zip(engine.peers, engine.stores, strict=True):
             assert peer is not None
@@ -210,4 +210,4 @@ def test_a_violation_replays(monkeypatch: pytest.MonkeyPatch) -> None:
     assert one == two
     assert one
     assert all("(broken, seed 4)" in text for text in one)
-    assert isinstance(build(scenario), World)
+    assert isinstance(build_world(scenario), World)

@@ -25,14 +25,14 @@ def test_a_run_is_the_same_with_every_hello_in_the_agenda(monkeypatch: pytest.Mo
     scenarios = [random_scenario(seed, ("adaptive",)) for seed in range(12)]
     scenarios += [roaming_scenario(seed, ("adaptive",), ("random", "chain")) for seed in range(4)]
     seen: Counter[str] = Counter()
-    release = QuietHellos.release
+    release = QuietHellos.schedule_hellos
 
     def counted(self: QuietHellos, peer: PeerId, everything: bool = True) -> None:
         before = len(self.by_peer[peer])
         release(self, peer, everything)
         seen["of a crash" if everything else "of news"] += before - len(self.by_peer[peer])
 
-    monkeypatch.setattr(QuietHellos, "release", counted)
+    monkeypatch.setattr(QuietHellos, "schedule_hellos", counted)
     quiet = [_play(scenario) for scenario in scenarios]
     assert seen["of a crash"] and seen["of news"], "hellos have to come back into the agenda for both reasons"
     monkeypatch.setattr(engine, "Network", EveryHelloInTheAgenda)

@@ -10,7 +10,7 @@ from tests.errors import raises
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.engine import Engine
-from wend.drivers.world import World, build
+from wend.drivers.world import World, build_world
 from wend.model.events import EventId, PeerId
 from wend.model.randomness import stream
 from wend.protocol.peer import Peer
@@ -30,7 +30,7 @@ def lossy(reliability: float | None) -> Engine:
         duration=f"{EVENTS / 10.0}s", reliability=reliability, trace_level="hops",
     )  # fmt: skip
     drawn = stream(1, "tests", "loss")
-    overlay = build(scenario).overlay
+    overlay = build_world(scenario).overlay
     links = [msgspec.structs.replace(link, loss=float(drawn.uniform(0.01, 0.08))) for link in overlay.links]
     engine = Engine(World(scenario, Overlay(overlay.peers, links, overlay.names)))
     engine.run()

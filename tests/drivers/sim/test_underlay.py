@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from tests.scenarios import random_scenario
 from tests.topology.placements import overlays, placements, row
-from wend.drivers.scenario_underlay import Traceroutes, component_pf
+from wend.drivers.scenario_underlay import SimulatedTraceroutes, compute_component_pf
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.checks import check
-from wend.drivers.sim.run import play
-from wend.drivers.world import World, build
+from wend.drivers.sim.run import play_world
+from wend.drivers.world import World, build_world
 from wend.model.units import MS, SECOND
 from wend.strategies.registry import linked_strategies
 from wend.topology.faults import Intervals
@@ -49,7 +49,7 @@ def test_a_packet_arrives_if_all_is_up_that_its_link_runs_over(
     world = World(scenario, overlay, placement)
     assert isinstance(world.faults, UnderlayFaults)
     starts, parts = placement.link_components(overlay)
-    outcome = play(world)
+    outcome = play_world(world)
     sent = [(*row[:3], row[-1]) for table in (outcome.trace.hops, outcome.trace.probes) for row in table.rows()]
     assert sent
     for now, sender, receiver, arrived in sent:
@@ -60,7 +60,7 @@ def test_a_packet_arrives_if_all_is_up_that_its_link_runs_over(
 
 def test_every_failure_model_makes_links_fail_together() -> None:
     for failing in FAILING:
-        world = build(on("power-law", duration="60s", **failing))
+        world = build_world(on("power-law", duration="60s", **failing))
         assert world.placement is not None
         began = [(start, until) for _, start, until in world.faults.outages()]
         assert len(set(began)) < len(began), failing
@@ -70,29 +70,29 @@ def test_every_failure_model_makes_links_fail_together() -> None:
 @settings(max_examples=60)
 @given(st.floats(0.0, 1.0), st.lists(st.integers(1, 40), min_size=1, max_size=9))
 def test_components_fail_as_often_as_links_shall(pf: float, lengths: list[int]) -> None:
-    chance = component_pf(pf, np.array(lengths))
+    chance = compute_component_pf(pf, np.array(lengths))
     assert sum(1 - (1 - chance) ** length for length in lengths) / len(lengths) == pytest.approx(pf, abs=1e-6)
 
 
 def test_links_are_down_as_often_as_without_an_underlay() -> None:
-    world = build(on("power-law", pf=0.06, duration="2000s"))
+    world = build_world(on("power-law", pf=0.06, duration="2000s"))
     down = sum(until - start for _, start, until in world.faults.outages())
     assert down / len(world.overlay.links) / (world.end_ns - world.begin_ns) == pytest.approx(0.06, rel=0.1)
 
 
 def test_a_link_is_as_slow_as_its_path() -> None:
     for topology in ("regular", "full-mesh"):
-        world = build(on("transit-stub", topology=topology, last_mile="3ms"))
+        world = build_world(on("transit-stub", topology=topology, last_mile="3ms"))
         assert world.placement is not None
         for link in world.overlay.links:
             assert link.delay_ns == 6 * MS + world.placement.direct_ns[link.a, link.b]
-    plain = build(Scenario(peers=12, degree=4, topics=4))
-    links = build(on("transit-stub")).overlay.links
+    plain = build_world(Scenario(peers=12, degree=4, topics=4))
+    links = build_world(on("transit-stub")).overlay.links
     assert [(link.a, link.b) for link in links] == [(link.a, link.b) for link in plain.overlay.links]
 
 
 def test_another_peer_moves_no_failure() -> None:
-    crashes = [build(on("power-law", peers=peers, outages=CRASH)) for peers in (12, 14)]
+    crashes = [build_world(on("power-law", peers=peers, outages=CRASH)) for peers in (12, 14)]
     for part in range(800):
         states = []
         for world in crashes:
@@ -105,7 +105,7 @@ def test_a_traceroute_ends_where_the_path_is_broken() -> None:
     placement = row(4, [0, 3])
     overlay = placement.overlay([(0, 1)])
     world = World(on("power-law", topics=1, pf=0.0), overlay, placement)
-    assert world.path(0, 1) == (0, 1, 2, 3)
+    assert world.find_path(0, 1) == (0, 1, 2, 3)
     for part, found in (
         (placement.first_last_mile, None),
         (0, (None,)),
@@ -116,18 +116,18 @@ def test_a_traceroute_ends_where_the_path_is_broken() -> None:
         (placement.first_last_mile + 1, (0, 1, 2, 3, None)),
     ):
         broken = UnderlayFaults(placement, overlay, Intervals(placement.components, [(part, SECOND, 2 * SECOND)]))
-        traced = Traceroutes(on("power-law"), placement, broken)
-        assert traced.find(0, 1, SECOND, 0) == found
-        assert traced.find(0, 1, 2 * SECOND, 0) == (0, 1, 2, 3)
+        traced = SimulatedTraceroutes(on("power-law"), placement, broken)
+        assert traced.trace_route(0, 1, SECOND, 0) == found
+        assert traced.trace_route(0, 1, 2 * SECOND, 0) == (0, 1, 2, 3)
 
 
 def test_routers_stay_silent_always_and_answers_get_lost_now_and_then() -> None:
     """Each pair asks twice."""
     asked = [(a, b) for a in range(12) for b in range(12) if a != b]
     for changes, same in (({"anonymous": 0.2}, True), ({"traceroute_loss": 0.2}, False)):
-        world = build(on("brite", **changes))
+        world = build_world(on("brite", **changes))
         assert world.placement is not None
-        found = [[world.path(a, b, attempt=attempt) for a, b in asked] for attempt in (0, 1)]
+        found = [[world.find_path(a, b, attempt=attempt) for a, b in asked] for attempt in (0, 1)]
         assert (found[0] == found[1]) == same
         holes = said = 0
         for (a, b), hops in zip(asked, found[0], strict=True):

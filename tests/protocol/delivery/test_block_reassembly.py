@@ -10,6 +10,7 @@ from wend.model.blocks import cut_event
 from wend.model.events import CodedBlock, Event
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.delivery.block_reassembly import MAX_BYTES, WAIT_NS, BlockReassembly
+from wend.protocol.link.window import DuplicateFilter
 from wend.protocol.messages import Data
 from wend.protocol.notices import DropCode, RefusalCode
 from wend.protocol.ports import Deliver, Drop, Effect, LocalSubscription, Notice, Refuse, WakeAt, Woken
@@ -36,7 +37,8 @@ class Blocks:
 
     def __init__(self) -> None:
         self.timers = Timers()
-        self.reassembly = BlockReassembly(A, self.timers)
+        self.delivered = DuplicateFilter()
+        self.reassembly = BlockReassembly(A, self.timers, self.delivered)
 
     def add(self, block: Event, now: Nanos = 0) -> tuple[Event | None, list[Effect]]:
         effects: list[Effect] = []
@@ -61,7 +63,7 @@ def test_the_last_needed_block_completes_the_event() -> None:
     blocks, made = Blocks(), cut_event(large(), 3, 5)
     assert [blocks.add(made[index])[0] for index in (4, 1, 3)] == [None, None, large()]
     assert blocks.reassembly.size == 0
-    assert event().id not in blocks.reassembly
+    assert blocks.reassembly.ids == ()
 
 
 def test_a_block_that_arrives_again_counts_once() -> None:
@@ -97,6 +99,15 @@ def test_an_event_that_gets_no_more_blocks_is_dropped() -> None:
     assert blocks.wait(20 * SECOND + WAIT_NS) == [incomplete()]
     assert blocks.reassembly.size == 0
     assert blocks.timers.heap == []
+
+
+def test_an_event_that_arrived_as_a_whole_is_not_dropped() -> None:
+    blocks, made = Blocks(), cut_event(large(), 3, 5)
+    blocks.add(made[0])
+    blocks.delivered.add(event().id)
+    assert blocks.reassembly.ids == ()
+    assert blocks.wait(WAIT_NS) == []
+    assert blocks.reassembly.size == 0
 
 
 def test_surplus_and_foreign_blocks_do_not_prolong_the_wait() -> None:

@@ -10,7 +10,7 @@ from tests.cores import pure_only
 from tests.protocol.talk import A, B, C, D, S, T, Talk, event, sent, tx
 from wend.drivers.scenarios import make_scenario
 from wend.drivers.sim import engine
-from wend.drivers.world import build
+from wend.drivers.world import build_world
 from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
 from wend.model.publication import Publication
@@ -123,12 +123,12 @@ def test_only_a_few_new_events_probe_a_destination_that_is_long_away() -> None:
     passed = []
     for tenth in range(1, 300):
         moment = now + tenth * SECOND // 10
-        if pauses.lets_pass(moment, S):
+        if pauses.may_try(moment, S):
             passed.append(tenth)
             pauses.fail(moment + SECOND // 20, (S,))
     assert 4 <= len(passed) <= 9, passed
     pauses.end(S)
-    assert pauses.lets_pass(now, S)
+    assert pauses.may_try(now, S)
 
 
 def test_pauses_are_bounded() -> None:
@@ -146,7 +146,7 @@ def test_a_peer_that_never_returns_costs_little_however_many_events_wait(monkeyp
             "monitoring": "1s", "warmup": "4s", "duration": "60s", "heal": "90s", "drain": "20s",
         }
     )  # fmt: skip
-    world = build(scenario)
+    world = build_world(scenario)
     gone = 3
     world.peer_faults = Intervals(6, [(gone, 10 * SECOND, 1000 * SECOND)])
     sends: Counter[int] = Counter()
@@ -171,10 +171,10 @@ def test_a_peer_that_never_returns_costs_little_however_many_events_wait(monkeyp
 
 def test_new_events_in_publishers_order_wait_behind_earlier_ones() -> None:
     queue = waiting_queue([1])
-    assert queue.waits(S, event(1).id.publisher)
-    assert not queue.waits(T, event(1).id.publisher)
+    assert queue.has_waiting(S, event(1).id.publisher)
+    assert not queue.has_waiting(T, event(1).id.publisher)
     queue.abandon(EventId(event(1).id.publisher, event(1).id.incarnation, 1), (S,))
-    assert not queue.waits(S, event(1).id.publisher)
+    assert not queue.has_waiting(S, event(1).id.publisher)
 
 
 def test_nothing_is_stored_for_a_peer_that_is_forgotten() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from random import Random
 
-from wend.drivers.sim.background import Cubic
+from wend.drivers.sim.background import CubicControl
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.link.congestion import Controller
 from wend.protocol.link.link_sender import LinkSender
@@ -19,7 +19,7 @@ class TcpSender:
     next_ns: Nanos = 0
 
     def __init__(self) -> None:
-        self._control = Cubic()
+        self._control = CubicControl()
         self._in_flight = 0
         self._reduced_ns: Nanos = -SECOND
 

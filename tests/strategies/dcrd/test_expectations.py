@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from wend.drivers.scenarios import Scenario, make_scenario
 from wend.drivers.sim.engine import Engine
-from wend.drivers.world import World, build
+from wend.drivers.world import World, build_world
 from wend.model.units import MS
 from wend.protocol.config import LinkSettings, PeerConfig
 from wend.protocol.link.link import Link
@@ -254,7 +254,7 @@ def fixed_point_world(seed: int, pl: float, **changes: Any) -> World:
         "seed": seed, "pl": pl, "pf": 0.0, "peers": 8, "degree": 3, "topics": 3, "duration": "1s",
         "warmup": "40s", "drain": "0s", "strategy": "dcrd", **changes,
     }  # fmt: skip
-    return build(make_scenario(fields))
+    return build_world(make_scenario(fields))
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -191,6 +191,6 @@ def test_a_merge_is_complete_with_all_entries_of_both_children() -> None:
     merge.receive("0", 2, [first])
     merge.receive("1", 0, [])
     merge.receive("00", 0, [])
-    assert (merge.lacks("0"), merge.lacks("1"), merge.is_complete) == (True, False, False)
+    assert (merge.is_incomplete("0"), merge.is_incomplete("1"), merge.is_complete) == (True, False, False)
     merge.receive("0", 2, [second])
     assert merge.is_complete

@@ -9,7 +9,7 @@ import pytest
 from tests.conformance.harness import SimHarness, Stopping, published, subscribed
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim.engine import Engine
-from wend.drivers.world import build
+from wend.drivers.world import build_world
 from wend.model.randomness import stream
 from wend.model.scenario import Content
 from wend.model.units import SECOND
@@ -120,7 +120,7 @@ def told(how: str, seed: int) -> tuple[set[tuple[int, ...]], int, int]:
         strategy="spt-k", seed=seed, peers=12, degree=4, pf=0.0, pl=0.0, topics=4, rate=4.0, duration="5s",
         content=Content(attributes=2, predicates=(1, 2), domain=16), covering=how,
     )  # fmt: skip
-    world = build(scenario)
+    world = build_world(scenario)
     drawn = stream(seed, "tests", "filters")
     ends = [sorted(drawn.integers(1, 17, 2).tolist()) for _ in range(12)]
     world.filters = tuple(f"a0 in [{low}, {high}]" for low, high in ends)

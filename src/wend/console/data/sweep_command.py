@@ -32,7 +32,7 @@ def data_sweep(
     from wend.pipeline.spark.session import spark_session
     from wend.pipeline.sweeps.seed_means import means_by_setting
     from wend.pipeline.sweeps.simulations import SIMULATIONS
-    from wend.pipeline.sweeps.sweep import sweep
+    from wend.pipeline.sweeps.sweep import run_sweep
 
     most_s = parse_time_limit(time_limit)
     runs = load_scenarios(scenarios)
@@ -48,10 +48,10 @@ def data_sweep(
     plugins = dict.fromkeys(name for run in runs for name in outside_plugins(run.chosen))
     beside = list(dict.fromkeys(file for name in plugins for file in outside_sources(name)))
     with stop_on_signals(RESUMES), spark_session(master, conf=conf, ship=ship, beside=beside) as spark:
-        swept = sweep(spark, SIMULATIONS, runs, scenarios.stem, out, limit_s=most_s, quiet=as_json)
+        swept = run_sweep(spark, SIMULATIONS, runs, scenarios.stem, out, limit_s=most_s, quiet=as_json)
         rows = means_by_setting(swept.results, SIMULATIONS.averaged).toArrow().to_pylist()
         settings = swept.results.drop("seed").dropDuplicates(["setting"]).toArrow().to_pylist()
-    means = sweep_results.Means(settings, rows)
+    means = sweep_results.SettingMeans(settings, rows)
     sweep_results.write_means(means, SIMULATIONS.averaged, place)
     sweep_results.print_results(swept, means, place, [name for name, _ in beside], as_json)
     if swept.failures:

@@ -32,7 +32,7 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 Row = dict[str, Any]
 
 
-class Means:
+class SettingMeans:
     """One row for each combination of settings: the columns that vary, and mean and interval of each metric by name.
 
     A setting of a plug-in from outside the tree is a column like any other, None if peers host another plug-in.
@@ -51,11 +51,11 @@ class Means:
         """`mean`, `half` of the 95 % interval (None with one seed) and `seeds`; None if no run has the metric."""
         return self._means.get((row["setting"], metric))
 
-    def seeds(self, row: Row) -> int:
+    def count_seeds(self, row: Row) -> int:
         return max((mean["seeds"] for name in SHOWN if (mean := self.find_metric(row, name))), default=0)
 
 
-def write_means(means: Means, metrics: Iterable[str], place: Path) -> None:
+def write_means(means: SettingMeans, metrics: Iterable[str], place: Path) -> None:
     """Write means as CSV, with all digits; a field without a value is empty."""
     names = list(metrics)
     with write_atomically(place) as draft, draft.open("w", encoding="utf-8", newline="") as file:
@@ -64,17 +64,17 @@ def write_means(means: Means, metrics: Iterable[str], place: Path) -> None:
         for row in means.rows:
             metrics_of_row = [means.find_metric(row, name) or {"mean": None, "half": None} for name in names]
             values = [each[what] for each in metrics_of_row for what in ("mean", "half")]
-            table.writerow([*(row[name] for name in means.varied), means.seeds(row), *values])
+            table.writerow([*(row[name] for name in means.varied), means.count_seeds(row), *values])
 
 
-def print_results(swept: "SweepResult", means: Means, place: Path, own: Iterable[str], as_json: bool) -> None:
+def print_results(swept: "SweepResult", means: SettingMeans, place: Path, own: Iterable[str], as_json: bool) -> None:
     """Print the results of a sweep. `own` are the files of plug-ins from outside the tree."""
     if as_json:
         objects = []
         for row in means.rows:
             shown = {name: means.find_metric(row, name) for name in SHOWN}
             values = {name: each and {"mean": each["mean"], "half": each["half"]} for name, each in shown.items()}
-            objects.append({**{name: row[name] for name in means.varied}, "seeds": means.seeds(row), **values})
+            objects.append({**{name: row[name] for name in means.varied}, "seeds": means.count_seeds(row), **values})
         about = {"runs": swept.runs, "ran": swept.ran, "code": swept.store.code, "out": str(swept.store.folder)}
         print(json.dumps({**about, "means": str(place), "failures": swept.failures, "settings": objects}))
         return
@@ -89,7 +89,7 @@ def print_results(swept: "SweepResult", means: Means, place: Path, own: Iterable
     console.print(f"means: {place}", soft_wrap=True)
 
 
-def make_means_table(means: Means) -> Table:
+def make_means_table(means: SettingMeans) -> Table:
     """Make a table with the mean above the interval, so that five metrics fit side by side in 80 columns."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for name in means.varied:
@@ -98,7 +98,7 @@ def make_means_table(means: Means) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for row in means.rows:
         cells = [_metric_text(means.find_metric(row, name), name in _SHARES) for name in SHOWN]
-        table.add_row(*(_setting_text(row[name]) for name in means.varied), str(means.seeds(row)), *cells)
+        table.add_row(*(_setting_text(row[name]) for name in means.varied), str(means.count_seeds(row)), *cells)
     return table
 
 

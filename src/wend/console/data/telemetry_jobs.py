@@ -81,7 +81,7 @@ class JobOptions:
     as_json: Json = False
 
 
-def _job_command(made_by: "Callable[..., TelemetryJob]", without: tuple[str, ...] = ()) -> Callable[..., None]:
+def _make_job_command(made_by: "Callable[..., TelemetryJob]", without: tuple[str, ...] = ()) -> Callable[..., None]:
     """The command of a job: its own options, from which a function makes the job, and those of all jobs."""
     own = dict(inspect.signature(made_by).parameters)
     common = {name: one for name, one in inspect.signature(JobOptions).parameters.items() if name not in without}
@@ -125,9 +125,9 @@ def _workload_job() -> "TelemetryJob":
     return WorkloadJob()
 
 
-data_links = _job_command(_links_job)
-data_late = _job_command(_late_job)
-data_workload = _job_command(_workload_job, without=("picture",))
+data_links = _make_job_command(_links_job)
+data_late = _make_job_command(_late_job)
+data_workload = _make_job_command(_workload_job, without=("picture",))
 
 
 def _run_job(job: "TelemetryJob", options: JobOptions) -> None:
@@ -195,7 +195,7 @@ def _run_batch(spark: "SparkSession", job: "TelemetryJob", options: JobOptions, 
 
 
 def _run_follow(spark: "SparkSession", job: "TelemetryJob", options: JobOptions) -> None:
-    from wend.pipeline.telemetry.follow import follow
+    from wend.pipeline.telemetry.follow import follow_segments
 
     if not options.as_json:
         message_console().print(f"following {options.segments}; Ctrl-C ends it", soft_wrap=True)
@@ -207,7 +207,9 @@ def _run_follow(spark: "SparkSession", job: "TelemetryJob", options: JobOptions)
         (_print_json if options.as_json else _print_line)(summary)
 
     checkpoint = options.checkpoint or f"{options.out.rstrip('/')}/checkpoint"
-    follow(spark, options.segments, options.out, job, checkpoint=checkpoint, drain=options.drain, report=report)
+    follow_segments(
+        spark, options.segments, options.out, job, checkpoint=checkpoint, drain=options.drain, report=report
+    )
     if options.drain and not updates and not options.as_json:
         message_console().print(f"{options.segments} has no segment that the stream has not used yet", soft_wrap=True)
 
@@ -259,17 +261,17 @@ def data_compact(
 ) -> None:
     """Merge the small files of tables, and remove versions that are no longer needed."""
     from wend.pipeline.spark.session import spark_session
-    from wend.pipeline.storage.compact_tables import compact
+    from wend.pipeline.storage.compact_tables import compact_tables
     from wend.pipeline.storage.job_folders import local_path
     from wend.pipeline.storage.versioned_tables import TableFolder
 
     retain_ns = parse_duration(retain)
     if local_path(tables) is not None:
-        TableFolder(None, tables).require_newest()
+        TableFolder(None, tables).require_newest_version()
     with stop_on_signals("the tables are as they were"), spark_session(master, conf=conf) as spark:
         began = time.perf_counter()
         with nullcontext() if as_json else message_console().status("merging files"):
-            result = compact(spark, tables, retain_ns=retain_ns)
+            result = compact_tables(spark, tables, retain_ns=retain_ns)
         took_s = time.perf_counter() - began
     if as_json:
         print(json.dumps({**msgspec.to_builtins(result), "seconds": round(took_s, 3)}))

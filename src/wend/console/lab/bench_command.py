@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from wend.console.options import Json, default_text, split_names
+from wend.console.options import Json, default_help, split_names
 from wend.console.outputs import check_page, check_resumable
 from wend.console.terminal import column_table, message_console, output_console
 from wend.model.errors import ConfigError
@@ -38,7 +38,7 @@ def bench(
     ] = None,
     pf: Annotated[
         str | None,
-        typer.Option(help="Probabilities that a link is down, separated by commas." + default_text(DEFAULT_PFS)),
+        typer.Option(help="Probabilities that a link is down, separated by commas." + default_help(DEFAULT_PFS)),
     ] = None,
     rate: Annotated[float, typer.Option(help="Events per second and topic.")] = 1.0,
     size_bytes: Annotated[int, typer.Option(help="Bytes of each event.")] = 64,
@@ -47,13 +47,13 @@ def bench(
         str, typer.Option(help="Numbers of the failure schedules of each topology, separated by commas.")
     ] = "1,2",
     duration: Annotated[
-        str | None, typer.Option(help="Length of a window." + default_text("60s; shorter with --quick"))
+        str | None, typer.Option(help="Length of a window." + default_help("60s; shorter with --quick"))
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for finished cells.")] = DEFAULT_OUT,
     docs: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report to this file.")] = None,
     figures: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Folder for the figures of the report." + default_text("figures, beside it")),
+        typer.Option(metavar="DIR", help="Folder for the figures of the report." + default_help("figures, beside it")),
     ] = None,
     report_only: Annotated[
         bool, typer.Option("--report-only", help="Report finished cells without measuring.")
@@ -78,7 +78,7 @@ def bench(
         check_resumable(out, "cells")
     store = CellStore(out)
     failed = 0 if report_only else _measure(matrix, store, message_console())
-    cells = store.load()
+    cells = store.load_cells()
     if not report_only:
         keys = {settings.key() for settings in matrix.cells()}
         cells = [cell for cell in cells if cell.settings.key() in keys]
@@ -97,7 +97,7 @@ def bench(
 
 def _resize_matrix(matrix: "Matrix", quick: bool, pf: str | None, duration: str | None) -> "Matrix":
     """The matrix with the options that change its size."""
-    from wend.lab.bench.matrix import shorten as shortened
+    from wend.lab.bench.matrix import shorten_matrix as shortened
 
     if quick:
         matrix = msgspec.structs.replace(shortened(matrix), pfs=(0.06,))

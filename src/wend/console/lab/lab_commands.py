@@ -72,7 +72,7 @@ def up(
     as_json: Json = False,
 ) -> None:
     """Create a lab and return. It stays up until `wend lab down`."""
-    from wend.drivers.world import build
+    from wend.drivers.world import build_world
     from wend.lab.emulator import QUEUE_BYTES
     from wend.lab.lab import Lab
 
@@ -81,7 +81,7 @@ def up(
     scenario = read_scenario(flags | faults)
     length_ns = parse_duration(schedule_for)
     rate_bps = 0 if link_capacity is None else _parse_bits(link_capacity)
-    overlay = build(scenario).overlay
+    overlay = build_world(scenario).overlay
     print_remarks(overlay.remarks)
     forwarding = _parse_routers(scenario, overlay, routers)
     begin = time.monotonic()
@@ -104,7 +104,7 @@ def up(
         outages = PerSecond(len(overlay.links), scenario.pf, begin=0, end=length_ns, seed=scenario.seed).outages()
         network.schedule(outages, time.monotonic_ns())
     if as_json:
-        print(json.dumps(_as_json(network, took_s)))
+        print(json.dumps(_lab_fields(network, took_s)))
     else:
         _print_lab(network, scenario, routes, took_s)
 
@@ -247,7 +247,7 @@ def _parse_routers(scenario: "Scenario", overlay: "Overlay", text: str | None) -
 # ---------------------------------------------------------------- output
 
 
-def _as_json(network: "Lab", took_s: float) -> dict[str, Any]:
+def _lab_fields(network: "Lab", took_s: float) -> dict[str, Any]:
     import msgspec
 
     links = [{"link": i, **msgspec.to_builtins(link)} for i, link in enumerate(network.overlay.links)]

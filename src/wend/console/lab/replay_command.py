@@ -12,7 +12,7 @@ from wend.console.terminal import column_table, message_console, output_console
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from wend.lab.bench.simulated_replay import Replay
+    from wend.lab.bench.simulated_replay import CellReplay
 
 DEFAULT_OUT = Path("out/bench")
 
@@ -21,12 +21,14 @@ def replay(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder with the cells of `wend lab bench`.")] = DEFAULT_OUT,
     as_json: Json = False,
 ) -> None:
-    """Replay the lab's failure logs in the simulator, with the same workload."""
+    """Replay the lab's failure logs in the simulator with the same workload, and compare the results."""
     from wend.lab.bench.matrix import CellStore
-    from wend.lab.bench.simulated_replay import replay as play
+    from wend.lab.bench.simulated_replay import replay_cell as play
     from wend.model.errors import ConfigError
 
-    cells = sorted(CellStore(out).load(), key=lambda c: (c.settings.pf, c.settings.system, c.settings.failure_seed))
+    cells = sorted(
+        CellStore(out).load_cells(), key=lambda c: (c.settings.pf, c.settings.system, c.settings.failure_seed)
+    )
     replays = []
     for cell in cells:
         with message_console().status(f"{cell.settings.system}, Pf {cell.settings.pf:g}"):
@@ -36,7 +38,7 @@ def replay(
     if not replays:
         raise ConfigError(f"{out} has no finished cells that the simulator can replay")
     if as_json:
-        print(json.dumps({"replays": [_as_json(one) for one in replays]}))
+        print(json.dumps({"replays": [_replay_fields(one) for one in replays]}))
         return
     output_console().print(_make_table(replays))
     worst = max(replays, key=lambda one: abs(one.difference))
@@ -46,7 +48,7 @@ def replay(
         output_console().print(line, style="bright_black")
 
 
-def _as_json(one: "Replay") -> dict[str, object]:
+def _replay_fields(one: "CellReplay") -> dict[str, object]:
     s = one.cell.settings
     return {
         "system": s.system,
@@ -63,12 +65,12 @@ def _as_json(one: "Replay") -> dict[str, object]:
     }
 
 
-def _format_replay(one: "Replay") -> tuple[str, float, float]:
+def _format_replay(one: "CellReplay") -> tuple[str, float, float]:
     s = one.cell.settings
     return s.system, s.pf, s.rate_hz
 
 
-def _detection_lines(replays: "list[Replay]") -> list[str]:
+def _detection_lines(replays: "list[CellReplay]") -> list[str]:
     """Detection time and control packets per system, beside the packets of BFD for the same detection time."""
     from statistics import mean
 
@@ -88,7 +90,7 @@ def _detection_lines(replays: "list[Replay]") -> list[str]:
     return lines
 
 
-def _make_table(replays: "list[Replay]") -> "RenderableType":
+def _make_table(replays: "list[CellReplay]") -> "RenderableType":
     heads = ("system", "Pf", "rate", "world", "lab", "sim", "points", "data lab", "sim")
     table = column_table(*heads, left=("system",))
     for one in replays:

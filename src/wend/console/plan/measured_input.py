@@ -56,7 +56,7 @@ def _find_folder(tables: str, job: str, table: str) -> str:
     if local is None:
         raise ConfigError(f"{tables} is no local folder, and `wend plan` reads tables without Spark: copy them")
     for folder in (local, local / job):
-        version = TableFolder(None, folder).newest()
+        version = TableFolder(None, folder).newest_version()
         if version is not None and table in version.tables:
             return str(folder)
     raise ConfigError(

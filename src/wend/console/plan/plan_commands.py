@@ -274,11 +274,11 @@ def _open_search(
 
     if master is None:
         return nullcontext(IN_THIS_PROCESS)
-    from wend.pipeline.plan_on_spark import plan_search
+    from wend.pipeline.plan_on_spark import open_plan_search
     from wend.pipeline.spark.session import check_master
 
     check_master(master)
-    return plan_search(master, flows, ranking, Path() if out is None else out.absolute().parent)
+    return open_plan_search(master, flows, ranking, Path() if out is None else out.absolute().parent)
 
 
 def _read_flows(workload: Path | None, tables: str | None, names: tuple[str, ...]) -> "FlowWorkload":

@@ -61,7 +61,7 @@ def push(
     urls = read_peer_urls(peer, peers, secured=any((keys, root, token)))
     settings = parse_push_settings(watch, before, tolerance, version)
     plan = read_plan(folder)
-    check_sound(plan, folder)
+    check_plan_files(plan, folder)
     report = run_push(plan, urls, settings, key_options(keys, root, token), quiet=as_json)
     if as_json:
         print(json.dumps(report_fields(report)))
@@ -102,8 +102,8 @@ def parse_push_settings(watch: str, before: str, tolerance: float, version: int 
     return PushSettings(version=version, before_s=before_ns / SECOND, watch_s=watch_ns / SECOND, tolerance=tolerance)
 
 
-def check_sound(plan: "Plan", folder: Path) -> None:
-    """Refuse a plan that is damaged. Peers could not tell."""
+def check_plan_files(plan: "Plan", folder: Path) -> None:
+    """Refuse a plan whose files are damaged. Peers could not detect that."""
     from wend.planning.plan_check import check_plan
 
     if plan.content_hash != plan.head.content:

@@ -72,7 +72,7 @@ def watch(
     while True:
         since_ns = 0 if last_ns is None else time.time_ns() - last_ns
         try:
-            outcome = watcher.look(measured, link_capacity, since_ns)
+            outcome = watcher.check_plan(measured, link_capacity, since_ns)
         except WendError as error:
             if once:
                 raise
@@ -103,14 +103,14 @@ class PlanMonitor:
         self._worse: set[int] = set()
         """Plans that were rolled back: they are not pushed again."""
 
-    def look(self, measured: str, capacity: str | None, since_ns: int) -> dict[str, Any]:
-        """Look once. Returns what happened, with a sentence for people."""
+    def check_plan(self, measured: str, capacity: str | None, since_ns: int) -> dict[str, Any]:
+        """Compare the plan with the measurements once. Returns the result as fields, with a sentence for people."""
         from wend.planning.flow_network import FlowNetwork
         from wend.planning.plan_changes import compare_plan
 
         network = FlowNetwork(read_measured_links(measured, capacity, since_ns))
         flows = read_measured_workload(measured, network.names)
-        plan = self._plan()
+        plan = self._read_plan()
         if plan is None:
             return self._plan_again(network, flows, ["there is no plan yet"], {}, None)
         changed = compare_plan(plan, network, flows)
@@ -120,7 +120,7 @@ class PlanMonitor:
         sentence = f"the plan stays: {changed}; above {100 * self._noticeable:g} % it would be made again"
         return {"replanned": False, "pushed": False, "why": [], "changes": about, "sentence": sentence}
 
-    def _plan(self) -> "Plan | None":
+    def _read_plan(self) -> "Plan | None":
         from wend.model.plan import read_plan
 
         return read_plan(self._out) if (self._out / "plan.json").exists() else None

@@ -56,9 +56,9 @@ class SteadyClock:
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(BEAT_NS / SECOND)
-            self.beat()
+            self.advance()
 
-    def beat(self) -> None:
+    def advance(self) -> None:
         """Advance the clock to the machine's time, by at most `STRIDE_NS`."""
         now = monotonic()
         since_ns = now - self._beat_ns

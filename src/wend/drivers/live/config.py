@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Self
 import msgspec
 
 from wend.drivers.live.access.grants import Grant
-from wend.drivers.live.addressing.addresses import Address, check_listen, parse_address, resolve
+from wend.drivers.live.addressing.addresses import Address, check_listen_address, parse_address, resolve_address
 from wend.drivers.live.paths.source import NONE, SOURCES
 from wend.drivers.live.transport.multicast import AUTO, MulticastOptions, check_interface, parse_multicast
 from wend.drivers.settings import ByName, Configuration
@@ -89,7 +89,7 @@ class NeighbourEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.shape is not None:
             self.shape.check(self.id)
 
-    def link(self) -> Neighbour:
+    def make_neighbour(self) -> Neighbour:
         """The link as the peer sees it."""
         return Neighbour(self.id, parse_duration(self.delay), self.reliability)
 
@@ -220,6 +220,13 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         str | None,
         everyday("How the peer finds underlay paths: trace (it measures), traceroute (the program), a file, or none."),
     ] = None
+    inferred_topology: Annotated[
+        str | None,
+        everyday(
+            "The output of `wend data topology`, a folder, relative to the peer's file: hops of a path that did not "
+            "answer become the routers that it inferred there. The peer reads it again when it changes.",
+        ),
+    ] = None
     telemetry: Annotated[
         str | None,
         everyday("A folder for telemetry, relative to the peer's file: segments that `wend data` reads."),
@@ -284,13 +291,17 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         if links.detection_ns < MIN_DETECTION_NS + links.margin_ns:
             detection, margin = f"{links.detection_ns / MS:g}ms", f"{links.margin_ns / MS:g}ms"
             raise ConfigError(f"detection {detection} is too short: the margin of {margin} needs 20 ms more")
-        if links.trace_paths and self.paths in (None, NONE):
-            raise ConfigError('trace_paths needs a source of paths: say paths = "trace", "traceroute" or a file')
+        for name, needs_paths in (
+            ("trace_paths", links.trace_paths),
+            ("inferred_topology", self.inferred_topology is not None),
+        ):
+            if needs_paths and self.paths in (None, NONE):
+                raise ConfigError(f'{name} needs a source of paths: say paths = "trace", "traceroute" or a file')
 
     def _check_addresses(self) -> None:
         is_protected = self.insecure or self.keys is not None
-        check_listen(parse_address(self.listen), is_protected)
-        check_listen(parse_address(self.clients), self.insecure or self.uses_tls)
+        check_listen_address(parse_address(self.listen), is_protected)
+        check_listen_address(parse_address(self.clients), self.insecure or self.uses_tls)
         for text in self.join:
             parse_address(text)
         if self.multicast_interface is not None:
@@ -301,7 +312,7 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         """Whether clients connect by TLS."""
         if self.keys is None or self.tls is not None:
             return self.keys is not None and bool(self.tls)
-        host, _ = resolve(parse_address(self.clients))
+        host, _ = resolve_address(parse_address(self.clients))
         return not ipaddress.ip_address(host.partition("%")[0]).is_loopback
 
     def _own_cluster(self) -> str | None:
@@ -312,7 +323,7 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
             return None
         if getattr(self.of(membership.settings), membership.domain_setting) or self.paths not in (None, NONE):
             return None
-        host, _ = resolve(self.listen_address)
+        host, _ = resolve_address(self.listen_address)
         address = ipaddress.ip_address(host.partition("%")[0])
         if address.is_unspecified:
             raise ConfigError(f"a peer that listens on {host} has no address that names its cluster: say cluster")
@@ -366,9 +377,9 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         )
 
     def make_started(self) -> Started:
-        return Started(neighbours=tuple(n.link() for n in self.neighbours), advertisements=self.advertise)
+        return Started(neighbours=tuple(n.make_neighbour() for n in self.neighbours), advertisements=self.advertise)
 
-    def settings_that_differ(self, other: "PeerFile") -> list[str]:
+    def settings_needing_restart(self, other: "PeerFile") -> list[str]:
         """The settings that differ in another file and that need a restart."""
         names = [name for name in self.__struct_fields__ if name not in ("neighbours", "grants", "settings")]
         changed = [name for name in names if getattr(self, name) != getattr(other, name)]
@@ -385,7 +396,7 @@ def implied_strategy(fields: Mapping[str, Any]) -> str | None:
     return next(needing, None)
 
 
-def load(path: Path, *, insecure: bool = False, join: Sequence[str] = ()) -> PeerFile:
+def load_peer_file(path: Path, *, insecure: bool = False, join: Sequence[str] = ()) -> PeerFile:
     """Read and check a peer's file. `insecure` and `join` are flags of the command line; they add to the file."""
     fields: dict[str, Any] = read_toml(path)
     if insecure:
@@ -399,7 +410,7 @@ def load(path: Path, *, insecure: bool = False, join: Sequence[str] = ()) -> Pee
     # Files are relative to the file that names them, not to the folder in which the process was started.
     beside = {
         name: str(path.parent / place)
-        for name in ("store", "plan", "paths", "keys", "grants_folder", "telemetry")
+        for name in ("store", "plan", "paths", "inferred_topology", "keys", "grants_folder", "telemetry")
         if (place := getattr(file, name)) is not None and not (name == "paths" and place in SOURCES)
     }
     return msgspec.structs.replace(file, **beside)

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from typing import Any, Protocol
 from zlib import crc32
 
-import msgspec
-
 from wend.drivers.live.access.forwarding_grants import ForwardingGrants
 from wend.drivers.live.addressing.address_book import AddressBook
 from wend.drivers.live.addressing.addresses import Address
@@ -72,12 +70,12 @@ class LocalSubscribers(Protocol):
         ...
 
     def report_missed(self, effect: Missed) -> None:
-        """A subscription will not get some events."""
+        """Report that a subscription will not get some events."""
         ...
 
 
 class PeerDriver:
-    """Between one state machine and the parts of its live peer."""
+    """Passes inputs to one state machine, and its effects to the parts of the live peer."""
 
     def __init__(
         self, config: PeerConfig, addresses: AddressBook, counters: Counters, store: Store | None, clock: Clock
@@ -111,7 +109,7 @@ class PeerDriver:
             SendEach: self._send_each,
             Deliver: self._deliver,
             Missed: self._report_missed,
-            Receipt: self._note_receipt,
+            Receipt: self._on_receipt,
             Persist: self.store.write,
             **performers,
         }
@@ -137,14 +135,16 @@ class PeerDriver:
             others = not self.peer.knows_all_subscribers or any(target != self.id for target in receipt.targets)
             queued = self.store.queued == receipt.id and receipt.targets == (self.id,)
             is_kept = (receipt.kept and others) or queued
-        return receipt if is_kept == receipt.kept else msgspec.structs.replace(receipt, kept=is_kept)
+        if is_kept == receipt.kept:
+            return receipt
+        return Receipt(receipt.id, receipt.targets, is_kept, receipt.congested, receipt.is_repeated)
 
     def ask(self, event: Input) -> list[Effect]:
         """Handle an input for a caller who waits. Carries out the effects, and returns them. A mistake of the caller is
         raised; a mistake of ours becomes `Refused`."""
         if not self.running:
             raise Refused("the peer is not running", code="not-running")
-        self._queue.bundle_turn()
+        self._queue.bundle_until_turn_ends()
         try:
             effects = self.peer.handle(self._clock(), event)
         except WendError:
@@ -153,7 +153,7 @@ class PeerDriver:
             self.failed("handle-input", event)
             raise Refused("the peer failed inside; its log says how", code="internal") from None
         if self.observers.on_input:
-            self.observers.tell(self.observers.on_input, event, event)
+            self.observers.notify(self.observers.on_input, event, event)
         self.perform(effects)
         return effects
 
@@ -232,11 +232,11 @@ class PeerDriver:
         """Handle the messages of one datagram."""
         self._last_sender = sender
         if self.forwarding is not None:
-            granted = [message for message in messages if self.forwarding.permits(sender, message)]
+            granted = [message for message in messages if self.forwarding.may_send(sender, message)]
             self._counters.refused["forwarding-not-granted"] += len(messages) - len(granted)
             messages = granted
         queue, handle, observers = self._queue, self.peer.handle, self.observers
-        bundles = len(messages) > 1 and queue.bundle()
+        bundles = len(messages) > 1 and queue.start_bundling()
         for message in messages:
             if waited_ns:
                 message = increase_age(message, waited_ns)
@@ -244,7 +244,7 @@ class PeerDriver:
             if not self.running or (self._held and self.store.should_refuse(event)):
                 continue
             if observers.on_packet and type(message) is Data:
-                observers.tell(observers.on_packet, event, sender, message, waited_ns)
+                observers.notify(observers.on_packet, event, sender, message, waited_ns)
             try:
                 effects = handle(self._clock(), event)
             except Exception:
@@ -259,7 +259,7 @@ class PeerDriver:
     def perform(self, effects: list[Effect]) -> None:
         """Carry out effects in their order. One that fails is counted, and does not stop the others."""
         for effect in effects:
-            if self._held and self.store.must_wait(effect):
+            if self._held and self.store.hold_back(effect):
                 continue
             try:
                 self._performers[type(effect)](effect)
@@ -269,7 +269,7 @@ class PeerDriver:
     def _send(self, effect: Send) -> None:
         peer, message = effect.peer, effect.message
         if peer not in self._reachable:
-            self._find(effect)
+            self._find_address(effect)
             return
         if type(message) is Ack:  # half of all messages
             self._counters.count_control(ACKS)
@@ -301,21 +301,21 @@ class PeerDriver:
                 self._counters.count_control(name)
                 self._queue.send(peer, body)
             else:
-                self._find(Send(peer, effect.message))
+                self._find_address(Send(peer, effect.message))
 
-    def _find(self, effect: Send) -> None:
+    def _find_address(self, effect: Send) -> None:
         """Look for the address of a peer in an open overlay; elsewhere, refuse the message."""
         if self._joining is None or self._joining.makes_links:
             self._counters.refused["no-address"] += 1
         else:
-            self._joining.find(effect, self._last_sender)
+            self._joining.find_address(effect, self._last_sender)
 
     def _deliver(self, effect: Deliver) -> None:
         self._counters.deliveries += 1
         if effect.deadline_ns is not None and effect.age_ns > effect.deadline_ns:
             self._counters.late_deliveries += 1
         if self.observers.on_delivered:
-            self.observers.tell(self.observers.on_delivered, effect, effect)
+            self.observers.notify(self.observers.on_delivered, effect, effect)
         if self.subscribers is not None:
             self.subscribers.deliver(effect)
 
@@ -331,7 +331,7 @@ class PeerDriver:
         if self.subscribers is not None:
             self.subscribers.report_missed(effect)
 
-    def _note_receipt(self, effect: Receipt) -> None:
+    def _on_receipt(self, effect: Receipt) -> None:
         self._counters.publications += 1
         if self.observers.on_published:
-            self.observers.tell(self.observers.on_published, effect, self._add_promise(effect))
+            self.observers.notify(self.observers.on_published, effect, self._add_promise(effect))

@@ -56,13 +56,13 @@ class Observers:
 
     def add(self, observer: Observer) -> None:
         self._all.append(observer)
-        self._sort()
+        self._sort_hooks()
 
     def remove(self, observer: Observer) -> None:
         self._all.remove(observer)
-        self._sort()
+        self._sort_hooks()
 
-    def tell(self, hooks: Hooks, about: Input | Effect, *arguments: Any) -> None:
+    def notify(self, hooks: Hooks, about: Input | Effect, *arguments: Any) -> None:
         """Call the hooks with these arguments, and count their exceptions."""
         for hook in hooks:
             try:
@@ -70,7 +70,7 @@ class Observers:
             except Exception:
                 self._failed("tell-observer", about)
 
-    def _sort(self) -> None:
+    def _sort_hooks(self) -> None:
         self.on_input = self._overrides("on_input")
         self.on_packet = self._overrides("on_packet")
         self.on_delivered = self._overrides("on_delivered")

@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
 from wend.drivers.live.addressing.address_book import AddressBook
-from wend.drivers.live.addressing.addresses import Address, resolve, show
+from wend.drivers.live.addressing.addresses import Address, format_address, resolve_address
 from wend.drivers.live.addressing.joining import Joining
 from wend.drivers.live.clock import Clock, monotonic
 from wend.drivers.live.counters import Counters
@@ -29,7 +29,7 @@ from wend.drivers.live.paths.searches import PathSearches
 from wend.drivers.live.paths.source import NoPaths, PathSource
 from wend.drivers.live.pipes import LinkShape, PeerPipes
 from wend.drivers.live.reports import PeerReports
-from wend.drivers.live.status import StatusSnapshot, snapshot
+from wend.drivers.live.status import StatusSnapshot, make_snapshot
 from wend.drivers.live.store.store import Store
 from wend.drivers.live.transport import wire
 from wend.drivers.live.transport.link_log import LinkLog
@@ -69,7 +69,7 @@ _WOKEN = Woken()
 
 
 class LivePeer:
-    """Make it, which binds its socket; add the peers that it may reach; start it."""
+    """A peer on a real socket. The constructor binds the socket; `add_peer` adds reachable peers; `start` runs it."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class LivePeer:
         self.address, self.family = self._socket.address, self._socket.family
         self.sealed = None if keys is None else self._make_sealed_links(*keys)
         self.pipes = PeerPipes(self.id, self.incarnation, self._socket, self.sealed, clock)
-        self.timer = WakeTimer(clock, self._drain, partial(driver.handle, _WOKEN), self._on_paused)
+        self.timer = WakeTimer(clock, self._drain, partial(driver.handle, _WOKEN), self._on_process_paused)
         self._paths = PathSearches(self.id, paths or NoPaths(), self.addresses.reachable, driver.tell, driver.failed)
         self.joining = None if join is None else self._make_joining(join, admit)
         links, transmit = self.peer.links, self._socket.transmit
@@ -142,7 +142,7 @@ class LivePeer:
         return Joining(
             self.peer,
             self.address,
-            tuple(resolve(address, self.family) for address in join),
+            tuple(resolve_address(address, self.family) for address in join),
             self.addresses,
             self.pipes,
             self.counters,
@@ -158,9 +158,9 @@ class LivePeer:
         reports = PeerReports(self.id, self.counters, self.driver.observers, self._link_log, self.joining)
         performers: Performers = {
             WakeAt: self.timer.wake_at,
-            Drop: reports.drop,
-            Notice: reports.notice,
-            Refuse: reports.refuse,
+            Drop: reports.report_drop,
+            Notice: reports.report_notice,
+            Refuse: reports.report_refusal,
             FindPath: self._paths.find,
             JoinMulticast: self.multicast.join,
             LeaveMulticast: self.multicast.leave,
@@ -175,7 +175,7 @@ class LivePeer:
 
     def add_peer(self, peer: PeerId, address: Address, **shape: Unpack[LinkShape]) -> None:
         """Add the address of another peer, linked or not, and the shape of the link that datagrams to it pass."""
-        there = resolve(address, self.family)
+        there = resolve_address(address, self.family)
         self.addresses.add(peer, there)
         self.pipes.add(peer, there, **shape)
 
@@ -187,7 +187,7 @@ class LivePeer:
             self.joining.removed.discard(neighbour.peer)
 
     def unlink(self, peer: PeerId) -> None:
-        """End a link, and forget where the neighbour is. What is in flight over the link takes other routes."""
+        """Remove a link and the neighbour's address. Packets in flight over the link take other routes."""
         self.ask(LinkRemoved(peer))
         if self.joining is not None:
             self.joining.on_link_removed(peer)
@@ -258,7 +258,7 @@ class LivePeer:
         self.close()
 
     def close(self) -> None:
-        """End at once, and tell nobody, as in a crash."""
+        """Stop at once without telling other peers, as in a crash."""
         self._loop = None
         self.driver.running = False
         self.timer.close()
@@ -278,7 +278,7 @@ class LivePeer:
         self.multicast.drain()
         return waited_ns
 
-    def _on_paused(self, ns: Nanos) -> None:
+    def _on_process_paused(self, ns: Nanos) -> None:
         self.driver.handle(Paused(ns))
 
     # ---------------------------------------------------------------- what others may ask
@@ -288,7 +288,9 @@ class LivePeer:
         uptime_ns = 0 if self._started_ns is None else self._clock() - self._started_ns
         links = self._link_log.add_addresses(status.links)
         shaper = {"lost": self.pipes.lost_count(), "corrupted": self.pipes.corrupted_count()}
-        return snapshot(self.counters, status, links, shaper, address=show(self.address), uptime_ns=uptime_ns)
+        return make_snapshot(
+            self.counters, status, links, shaper, address=format_address(self.address), uptime_ns=uptime_ns
+        )
 
     def retained_events(self, filter: str) -> list[tuple[Event, Nanos]]:
         """The events that the peer retains and a filter matches, with their ages. Raises `FilterError`."""

@@ -45,16 +45,16 @@ class PeerPipes:
     def add(self, peer: PeerId, address: Address, **shape: Unpack[LinkShape]) -> None:
         """Send to a peer at an address that the address book has."""
         sealed, queue = self._sealed, self._socket.queue
-        transmit = partial(self._socket.transmit, address) if sealed is None else partial(sealed.to_socket, peer)
+        transmit = partial(self._socket.transmit, address) if sealed is None else partial(sealed.send_to_socket, peer)
         pipe = Shaper(transmit, clock=self._clock, **shape)
         self._pipes[peer] = pipe
         self._incoming.pop(peer, None)
         if sealed is not None:
-            sealed.locate(peer, address)
-            sealed.add_pipe(peer, None if pipe.is_plain else pipe.put)
+            sealed.set_address(peer, address)
+            sealed.add_pipe(peer, None if pipe.is_plain else pipe.send)
             queue.add(peer, partial(sealed.send, peer))
         else:
-            self._add_open_link(peer, transmit if pipe.is_plain else pipe.put)
+            self._add_open_link(peer, transmit if pipe.is_plain else pipe.send)
 
     def remove(self, peer: PeerId) -> None:
         """Send nothing more to a peer."""
@@ -67,16 +67,16 @@ class PeerPipes:
 
     def cut(self, peer: PeerId) -> None:
         """Lose every datagram to a peer, for experiments. Raises `ConfigError` if its address is unknown."""
-        pipe = self._pipe(peer)
+        pipe = self._find_pipe(peer)
         pipe.is_cut = True
         if self._sealed is not None:
-            self._sealed.add_pipe(peer, pipe.put)
+            self._sealed.add_pipe(peer, pipe.send)
         else:
-            self._add_open_link(peer, pipe.put)
+            self._add_open_link(peer, pipe.send)
 
     def heal(self, peer: PeerId) -> None:
         """Undo `cut`."""
-        self._pipe(peer).is_cut = False
+        self._find_pipe(peer).is_cut = False
 
     def receive_multicast(self, peer: PeerId, body: bytes, receive: Transmit) -> None:
         """Receive a multicast over a link that has the shape of the link to its sender."""
@@ -86,9 +86,9 @@ class PeerPipes:
             return
         pipe = self._incoming.get(peer)
         if pipe is None:
-            pipe = self._incoming[peer] = outgoing.twin(receive)
+            pipe = self._incoming[peer] = outgoing.copy_for_checked(receive)
         pipe.is_cut = outgoing.is_cut
-        pipe.put(body)
+        pipe.send(body)
 
     def lost_count(self) -> int:
         return sum(pipe.lost for pipe in (*self._pipes.values(), *self._incoming.values()))
@@ -108,10 +108,10 @@ class PeerPipes:
         if self._sealed is not None:
             self._sealed.send_to(address, wire.ADDRESSES, body)
         else:
-            header = wire.header(self._me, receiver, self._incarnation, wire.ADDRESSES)
-            self._socket.transmit(address, wire.frame(header, body))
+            header = wire.make_header(self._me, receiver, self._incarnation, wire.ADDRESSES)
+            self._socket.transmit(address, wire.frame_datagram(header, body))
 
-    def _pipe(self, peer: PeerId) -> Shaper:
+    def _find_pipe(self, peer: PeerId) -> Shaper:
         if peer not in self._pipes:
             raise ConfigError(f"there is no link to peer {peer}")
         return self._pipes[peer]

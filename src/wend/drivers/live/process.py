@@ -13,14 +13,14 @@ import msgspec
 from wend.drivers.live.access.admission import ClientAdmission
 from wend.drivers.live.access.forwarding_grants import ForwardingGrants
 from wend.drivers.live.access.grants import GrantTable, read_grants
-from wend.drivers.live.addressing.addresses import Address, is_numeric, show
+from wend.drivers.live.addressing.addresses import Address, format_address, is_numeric_address
 from wend.drivers.live.addressing.given_links import GivenLinks
 from wend.drivers.live.addressing.host_names import HostNames
 from wend.drivers.live.broker.broker import Broker
 from wend.drivers.live.broker.listener import TcpListener
 from wend.drivers.live.config import PeerFile
 from wend.drivers.live.counters import Counters
-from wend.drivers.live.paths.source import NONE, open_paths
+from wend.drivers.live.paths.source import NONE, PathSource, open_paths
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.plans.followed_plan import FollowedPlan
 from wend.drivers.live.store.store import Store, fresh_incarnation
@@ -42,7 +42,7 @@ class PeerProcess:
         self.keys = read_keys(file)
         self.admission = ClientAdmission(self.keys, read_grant_table(file), tls=file.uses_tls)
         counters = Counters()
-        paths = open_paths(file.paths or NONE, file.listen_address, counters.paths)
+        paths = open_path_source(file, counters)
         store = None if file.store is None else Store(Path(file.store), sync=file.sync)
         incarnation = fresh_incarnation() if store is None else store.incarnation
         join = file.join_addresses
@@ -54,7 +54,7 @@ class PeerProcess:
                 store=store,
                 counters=counters,
                 paths=paths,
-                join=None if join is None else tuple(address for address in join if is_numeric(address)),
+                join=None if join is None else tuple(address for address in join if is_numeric_address(address)),
                 admit=file.admit,
                 multicast=file.multicast_options,
                 keys=None if self.keys is None else (self.keys.credentials, self.keys.verifier),
@@ -105,16 +105,16 @@ class PeerProcess:
             )
             if self.recorder is not None:
                 self.recorder.begin()
-            self.broker.begin()
+            self.broker.restore_durable()
             self._stored = ()
             self.plan.begin()
             await self.listener.start()  # a client that comes back finds its durable subscriptions
         except BaseException:
-            await self.leave()
+            await self.abort()
             raise
 
     def warnings(self) -> list[str]:
-        """What an operator should know about who can speak to this peer."""
+        """The warnings for the operator about connections that are not authenticated."""
         file, warnings = self._file, []
         if file.insecure and self.keys is None:
             warnings.append(
@@ -127,7 +127,7 @@ class PeerProcess:
             )
         return warnings
 
-    async def leave(self) -> None:
+    async def abort(self) -> None:
         """Stop without telling other peers, because another process may run with the same id."""
         self._names.close()
         await self.listener.stop()
@@ -167,19 +167,19 @@ class PeerProcess:
         """Use the neighbours, keys and grants of another file. Everything else needs a restart."""
         former, self._file = self._file, msgspec.structs.replace(self._file, neighbours=file.neighbours)
         self.links.update(former.neighbours, file.neighbours)
-        self._renew(file)
+        self._renew_keys(file)
         log.info("peer %d has read its file again", self.peer.id)
-        if changed := former.settings_that_differ(file):
+        if changed := former.settings_needing_restart(file):
             log.warning("peer %d must be restarted to use these changes: %s", self.peer.id, ", ".join(changed))
 
-    def _renew(self, file: PeerFile) -> None:
+    def _renew_keys(self, file: PeerFile) -> None:
         """Use new certificates, revoked serials, tokens and grants. If one cannot be read, nothing changes."""
         try:
             keys = None if self.keys is None else read_keys(self._file)
             grants = read_grant_table(msgspec.structs.replace(self._file, grants=file.grants))
             if keys is not None and (named := keys.credentials.identity.peer) != self.peer.id:
                 raise ConfigError(f"the certificate is for peer {named}, and this is peer {self.peer.id}")
-            self.admission.replace(keys, grants)
+            self.admission.replace_keys(keys, grants)
             if keys is not None and self.peer.sealed is not None:
                 self.peer.sealed.renew(keys.credentials, keys.verifier)
         except WendError as error:
@@ -187,13 +187,13 @@ class PeerProcess:
             log.warning("peer %d keeps its keys and grants: %s", self.peer.id, error)
             return
         self.keys = keys
-        self.broker.signatures.replace(keys)
+        self.broker.signatures.replace_keys(keys)
         self._apply_forwarding_grants()
         self.listener.recheck()
 
     def _apply_forwarding_grants(self) -> None:
         sealed, grants = self.peer.sealed, self.admission.grants
-        limits = sealed is not None and grants.limits_neighbours
+        limits = sealed is not None and grants.has_publisher_limits
         self.peer.driver.forwarding = ForwardingGrants(grants, sealed.identity) if limits and sealed else None
 
     async def _reload_plan(self) -> None:
@@ -209,10 +209,10 @@ class PeerProcess:
     def _add_contact(self, address: Address) -> None:
         """Join through an address with a host name, once the name is resolved."""
         joining = self.peer.joining
-        if joining is not None and not is_numeric(address):
+        if joining is not None and not is_numeric_address(address):
             joining.unresolved.add(address)
-            self._names.follow(
-                address, address, partial(joining.on_resolved, address), partial(joining.is_lost, address)
+            self._names.keep_resolving(
+                address, address, partial(joining.on_resolved, address), partial(joining.is_unanswered, address)
             )
 
 
@@ -236,13 +236,24 @@ def _make_recorder(peer: LivePeer, file: PeerFile, folder: Path) -> "TelemetryRe
     return recorder
 
 
+def open_path_source(file: PeerFile, counters: Counters) -> PathSource:
+    """The source of underlay paths that a peer's file describes. Raises `ConfigError`."""
+    if file.inferred_topology is None:
+        return open_paths(file.paths or NONE, file.listen_address, counters.paths)
+    # Imported late: few peers have an inferred topology.
+    from wend.drivers.live.paths.inferred_paths import InferredPaths, TopologyFolder
+
+    folder = TopologyFolder(Path(file.inferred_topology))
+    return InferredPaths(open_paths(file.paths or NONE, file.listen_address, counters.paths), folder, counters.paths)
+
+
 def read_keys(file: PeerFile) -> "KeyFolder | None":
     """The keys that a peer's file names. Raises `ConfigError`."""
     if file.keys is None:
         return None
-    from wend.drivers.live.access.key_files import read_folder
+    from wend.drivers.live.access.key_files import read_key_folder
 
-    keys = read_folder(Path(file.keys))
+    keys = read_key_folder(Path(file.keys))
     identity = keys.credentials.identity
     if identity.peer != file.id:
         whose = "a client" if identity.peer is None else f"peer {identity.peer}"
@@ -286,9 +297,9 @@ async def serve(
     on_ready(service)
     await stop.wait()
     if refused:
-        await service.leave()
+        await service.abort()
         raise ConfigError(
-            f"peer {file.id} runs already, at {show(refused[0])}: give this one another id", code="id-in-use"
+            f"peer {file.id} runs already, at {format_address(refused[0])}: give this one another id", code="id-in-use"
         )
     counted = service.broker.status().counters()
     await service.stop()

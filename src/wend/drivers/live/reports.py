@@ -45,20 +45,20 @@ class PeerReports:
         self._link_log = link_log
         self._joining = joining
 
-    def drop(self, effect: Drop) -> None:
+    def report_drop(self, effect: Drop) -> None:
         self._counters.drops[effect.code] += max(1, len(effect.dests))
 
-    def refuse(self, effect: Refuse) -> None:
+    def report_refusal(self, effect: Refuse) -> None:
         self._counters.refused[effect.code] += 1
 
-    def notice(self, effect: Notice) -> None:
+    def report_notice(self, effect: Notice) -> None:
         self._counters.notices[effect.what] += effect.count
         if effect.what == TOO_LARGE:
             log.warning("peer %d cannot tell %d more than %d bytes at once", self._peer, effect.peer, MAX_CONTROL_BYTES)
         if self._observers.on_notice:
-            self._observers.tell(self._observers.on_notice, effect, effect)
+            self._observers.notify(self._observers.on_notice, effect, effect)
         if self._joining is not None and effect.what in _DOUBTS:
-            self._joining.doubt(effect.peer)
+            self._joining.recheck_address(effect.peer)
         if effect.what in _LINK_CHANGES:
             self._on_link_change(effect, _LINK_CHANGES[effect.what])
 
@@ -67,4 +67,4 @@ class PeerReports:
         if self._joining is not None and not up:
             self._joining.on_link_down(notice.peer)
         if self._observers.on_link_change:
-            self._observers.tell(self._observers.on_link_change, notice, notice.peer, up)
+            self._observers.notify(self._observers.on_link_change, notice, notice.peer, up)

@@ -117,7 +117,7 @@ class StatusSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 _GAUGE = ("clients", "now")
 
 
-def snapshot(
+def make_snapshot(
     counters: Counters, status: PeerStatus, links: tuple[LinkStatus, ...], shaper: Counts, **fields: Any
 ) -> StatusSnapshot:
     """The status of a peer, without its clients."""

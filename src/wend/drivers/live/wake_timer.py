@@ -19,6 +19,8 @@ LATE_NS = 5 * MS
 
 
 class WakeTimer:
+    """Wakes a live peer at the newest time that the peer asked for."""
+
     def __init__(
         self,
         clock: Clock,

@@ -24,7 +24,7 @@ CUBIC_BETA = 0.7
 """RFC 9438: C, in packets/s^3, and the factor of a decrease."""
 
 
-class Reno:
+class RenoControl:
     """The window of RFC 5681, in packets: slow start, then one more in each round trip; half after a loss."""
 
     def __init__(self) -> None:
@@ -32,9 +32,9 @@ class Reno:
         self.threshold = float("inf")
 
     def on_ack(self, now: Nanos, rtt_ns: Nanos) -> None:
-        self.window += 1.0 if self.window < self.threshold else self.increase(now, rtt_ns)
+        self.window += 1.0 if self.window < self.threshold else self.growth_per_ack(now, rtt_ns)
 
-    def increase(self, now: Nanos, rtt_ns: Nanos) -> float:
+    def growth_per_ack(self, now: Nanos, rtt_ns: Nanos) -> float:
         """How much one ACK adds after slow start."""
         return 1.0 / self.window
 
@@ -42,7 +42,7 @@ class Reno:
         self.window = self.threshold = max(MIN_WINDOW, self.window / 2)
 
 
-class Cubic(Reno):
+class CubicControl(RenoControl):
     """The window of RFC 9438: it grows with the cube of the time since it was as large as at the last loss."""
 
     def __init__(self) -> None:
@@ -50,9 +50,9 @@ class Cubic(Reno):
         self._most = 0.0
         self._since: Nanos = 0
         self._friendly = 0.0
-        """The window that Reno would have."""
+        """The window that RenoControl would have."""
 
-    def increase(self, now: Nanos, rtt_ns: Nanos) -> float:
+    def growth_per_ack(self, now: Nanos, rtt_ns: Nanos) -> float:
         turn_s = cbrt(max(0.0, self._most - self.threshold) / CUBIC_SCALE)
         ahead_s = (now - self._since + rtt_ns) / SECOND
         target = self._most + CUBIC_SCALE * (ahead_s - turn_s) ** 3
@@ -68,7 +68,7 @@ class Cubic(Reno):
         self._since = now
 
 
-CONTROLS: dict[Literal["cubic", "reno"], Callable[[], Reno]] = {"cubic": Cubic, "reno": Reno}
+CONTROLS: dict[Literal["cubic", "reno"], Callable[[], RenoControl]] = {"cubic": CubicControl, "reno": RenoControl}
 
 
 class BackgroundPacket:
@@ -95,7 +95,7 @@ class BackgroundPacket:
         return False
 
 
-class Feedback:
+class FlowFeedback:
     """Tells a flow whether a packet arrived."""
 
     __slots__ = ("arrived", "packet")
@@ -129,7 +129,7 @@ class BackgroundFlow:
         peer: PeerId,
         queue: ManagedQueue,
         rtt_ns: Nanos,
-        control: Reno,
+        control: RenoControl,
         packet_bytes: int,
         up: Callable[[Nanos], bool],
     ) -> None:
@@ -160,13 +160,13 @@ class BackgroundFlow:
     def on_served(self, now: Nanos, packet: BackgroundPacket) -> None:
         """A packet is on the link."""
         if self._up(now):
-            self._agenda.push(now + self._rtt_ns, LEAVING, self._peer, Feedback(packet, True))
+            self._agenda.push(now + self._rtt_ns, LEAVING, self._peer, FlowFeedback(packet, True))
         else:
             self.on_dropped(now, packet)
 
     def on_dropped(self, now: Nanos, packet: BackgroundPacket) -> None:
         known = max(now, packet.entered_ns + self._measured_ns)
-        self._agenda.push(known, LEAVING, self._peer, Feedback(packet, False))
+        self._agenda.push(known, LEAVING, self._peer, FlowFeedback(packet, False))
 
     def on_feedback(self, now: Nanos, packet: BackgroundPacket, arrived: bool) -> None:
         self._in_flight -= 1

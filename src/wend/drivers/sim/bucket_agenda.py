@@ -17,6 +17,8 @@ Entry = tuple[Nanos, int, int, PeerId, Any]
 
 
 class BucketAgenda:
+    """The agenda of a simulation, as buckets of a millisecond."""
+
     __slots__ = ("_at", "_buckets", "_count", "_current", "_order")
 
     def __init__(self) -> None:
@@ -49,6 +51,6 @@ class BucketAgenda:
             heapify(current)
         return heappop(current) if current[0][0] <= until_ns else None
 
-    def count(self, kind: int) -> int:
+    def count_entries(self, kind: int) -> int:
         """The entries of one kind."""
         return sum(entry[1] == kind for bucket in (self._current, *self._buckets.values()) for entry in bucket)

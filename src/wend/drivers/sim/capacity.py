@@ -33,7 +33,7 @@ from wend.protocol.ports import Input, Received
 from wend.protocol.timers import Effects
 
 
-class Queue:
+class DropTailQueue:
     """A bounded FIFO queue with two separate limits, messages and bits per second. A packet leaves when both allow
     it."""
 
@@ -52,11 +52,11 @@ class Queue:
         self._leaving.clear()
         self._msgs_free = self._bits_free = 0
 
-    def next_service(self, now: Nanos) -> Nanos:
+    def next_service_time(self, now: Nanos) -> Nanos:
         """When the next packet would be served."""
         return max(now, self._leaving[-1]) if self._leaving else now
 
-    def enter(self, now: Nanos, parts: int, bits: int) -> Nanos | None:
+    def add_packet(self, now: Nanos, parts: int, bits: int) -> Nanos | None:
         """Add a packet. Return the time at which it leaves, or None if the queue is full. `parts` counts the fragments
         of its message."""
         leaving = self._leaving
@@ -86,7 +86,7 @@ class QueueDeparture:
         self.message = message
 
     def run(self, now: Nanos) -> None:
-        self.network.leave(now, self)
+        self.network.put_on_link(now, self)
 
 
 class CapacityNetwork(Transport):
@@ -100,9 +100,9 @@ class CapacityNetwork(Transport):
         self._ledger = ledger
         self._charges_all = world.scenario.charge == "all"
         self._incarnations = [0] * world.overlay.peers
-        self._queues: list[dict[PeerId, Queue]] = [{} for _ in range(world.overlay.peers)]
+        self._queues: list[dict[PeerId, DropTailQueue]] = [{} for _ in range(world.overlay.peers)]
         for sender, receiver, msgs, bps in limited_directions(world):
-            self._queues[sender][receiver] = Queue(msgs, bps, world.scenario.queue_msgs)
+            self._queues[sender][receiver] = DropTailQueue(msgs, bps, world.scenario.queue_msgs)
 
     def send(self, now: Nanos, sender: PeerId, receiver: PeerId, message: Message) -> None:
         if type(message) is Fragment:
@@ -112,10 +112,10 @@ class CapacityNetwork(Transport):
             self._links.send(now, sender, receiver, message)
             return
         end = self._ledger.expiry_ns(now, sender, message)
-        if end is not None and queue.next_service(now) > end:
+        if end is not None and queue.next_service_time(now) > end:
             self._ledger.record_drop(now, sender, receiver, sender, message, EXPIRED)
             return
-        through = queue.enter(now, *packet_size(message))
+        through = queue.add_packet(now, *packet_size(message))
         if through is None:
             self._ledger.record_drop(now, sender, receiver, sender, message, QUEUE_FULL)
         else:
@@ -123,7 +123,7 @@ class CapacityNetwork(Transport):
             leaving = QueueDeparture(self, sender, incarnation, receiver, increase_age(message, through - now))
             self._agenda.push(through, LEAVING, sender, leaving)
 
-    def leave(self, now: Nanos, packet: QueueDeparture) -> None:
+    def put_on_link(self, now: Nanos, packet: QueueDeparture) -> None:
         """Put a packet on its link, unless its sender crashed while it waited."""
         if packet.incarnation == self._incarnations[packet.sender]:
             self._links.send(now, packet.sender, packet.receiver, packet.message)
@@ -133,7 +133,7 @@ class CapacityNetwork(Transport):
 
     def waits_ns(self, now: Nanos) -> list[Nanos]:
         """How long the next packet would wait in each queue of a link."""
-        return [queue.next_service(now) - now for queues in self._queues for queue in queues.values()]
+        return [queue.next_service_time(now) - now for queues in self._queues for queue in queues.values()]
 
     def crash(self, now: Nanos, peer: PeerId) -> None:
         self._incarnations[peer] += 1
@@ -142,14 +142,14 @@ class CapacityNetwork(Transport):
 
 
 class AdmittedPacket(msgspec.Struct, frozen=True, gc=False):
-    """A packet that leaves the queue of its receiver."""
+    """A packet at the moment when it leaves the queue of its receiver."""
 
     incarnation: int
     received: Received
 
 
 class GatedPeer:
-    """A peer behind something that takes its inputs first."""
+    """A peer whose inputs pass through another object first, such as a queue."""
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
@@ -168,7 +168,7 @@ class GatedPeer:
 class LimitedPeer(GatedPeer):
     """A peer behind its own receive queue. If the peer crashes, its queue is lost."""
 
-    def __init__(self, peer: Peer, queue: Queue, charges_all: bool, agenda: Agenda, ledger: DropLedger) -> None:
+    def __init__(self, peer: Peer, queue: DropTailQueue, charges_all: bool, agenda: Agenda, ledger: DropLedger) -> None:
         super().__init__(peer)
         self._incarnation = peer.config.incarnation
         self._queue = queue
@@ -181,10 +181,10 @@ class LimitedPeer(GatedPeer):
             return self.peer.handle(now, event.received) if event.incarnation == self._incarnation else []
         if type(event) is Received and (self._charges_all or type(event.message) in (Data, Fragment)):
             end = self._ledger.expiry_ns(now, event.sender, event.message)
-            if end is not None and self._queue.next_service(now) > end:
+            if end is not None and self._queue.next_service_time(now) > end:
                 self._ledger.record_drop(now, event.sender, self.peer.me, self.peer.me, event.message, EXPIRED)
                 return []
-            through = self._queue.enter(now, *packet_size(event.message))
+            through = self._queue.add_packet(now, *packet_size(event.message))
             if through is None:
                 self._ledger.record_drop(now, event.sender, self.peer.me, self.peer.me, event.message, PEER_BUSY)
             else:

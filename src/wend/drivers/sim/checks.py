@@ -176,10 +176,10 @@ CHECKS: dict[Property, Callable[[TraceFacts], Iterator[Finding]]] = {
 
 def check(outcome: Outcome) -> list[Violation]:
     """The violations of the properties that the strategy guarantees for such a run."""
-    return examine(outcome, promised_properties(outcome.world))
+    return check_properties(outcome, promised_properties(outcome.world))
 
 
-def examine(outcome: Outcome, properties: tuple[Property, ...]) -> list[Violation]:
+def check_properties(outcome: Outcome, properties: tuple[Property, ...]) -> list[Violation]:
     """The violations of these properties, guaranteed or not."""
     facts, scenario = TraceFacts(outcome), outcome.world.scenario
     return [

@@ -26,7 +26,7 @@ class HasEntered(Protocol):
 W = TypeVar("W", bound=HasEntered)
 
 
-class Codel:
+class CodelControl:
     """The control law of one queue, after section 5 of the RFC. The target is at least the time to send a packet."""
 
     __slots__ = ("_count", "_drop_next", "_dropping", "_first_above", "_last_count", "_target")
@@ -51,7 +51,7 @@ class Codel:
                 self._count += 1
                 packet, self._dropping = self._take_first(now, waiting)
                 if self._dropping:
-                    self._drop_next = control_law(self._drop_next, self._count)
+                    self._drop_next = next_drop_time(self._drop_next, self._count)
         elif may_drop:
             assert packet is not None
             dropped.append(packet)
@@ -60,11 +60,11 @@ class Codel:
             since = self._count - self._last_count
             recent = now - self._drop_next < _RECENT * INTERVAL_NS
             self._count = self._last_count = since if since > 1 and recent else 1
-            self._drop_next = control_law(now, self._count)
+            self._drop_next = next_drop_time(now, self._count)
         return packet, dropped
 
     def _take_first(self, now: Nanos, waiting: deque[W]) -> tuple[W | None, bool]:
-        """Remove the first packet. Tells whether all sojourn times of the last interval were above the target."""
+        """Remove the first packet. Also returns whether all sojourn times of the last interval exceeded the target."""
         if not waiting:
             self._first_above = 0
             return None, False
@@ -78,6 +78,6 @@ class Codel:
         return packet, now >= self._first_above
 
 
-def control_law(time: Nanos, count: int) -> Nanos:
+def next_drop_time(time: Nanos, count: int) -> Nanos:
     """The time of the next drop, after `count` drops."""
     return time + int(INTERVAL_NS / sqrt(count))

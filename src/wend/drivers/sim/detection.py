@@ -19,7 +19,7 @@ LinkVerdict = tuple[Nanos, PeerId, PeerId, bool]
 """(time, peer, neighbour, up): when a peer decided that the link to a neighbour is up or down."""
 
 
-def detection_delays(overlay: Overlay, faults: Faults, verdicts: Iterable[LinkVerdict]) -> DetectionDelays:
+def compute_detection_delays(overlay: Overlay, faults: Faults, verdicts: Iterable[LinkVerdict]) -> DetectionDelays:
     """The delays from the beginning of an outage until an end of the link decides that it is down.
 
     If an end believes the link up until the outage ends, the outage counts as unnoticed.
@@ -53,7 +53,7 @@ def detection_delays(overlay: Overlay, faults: Faults, verdicts: Iterable[LinkVe
     )
 
 
-def bfd_hz(overlay: Overlay, known_ms: float, multiplier: int) -> float | None:
+def compute_bfd_rate_hz(overlay: Overlay, known_ms: float, multiplier: int) -> float | None:
     """Packets per second, on all links and in both directions, at which BFD (RFC 5880) detects outages as fast.
 
     On average an outage begins half an interval after the last packet was sent. That packet arrives, and

@@ -28,6 +28,8 @@ class MessageClass(NamedTuple):
 
 
 class MessageCounts(msgspec.Struct):
+    """How many messages of one class were sent and lost."""
+
     sent: int = 0
     """Overlay messages."""
     physical: int = 0
@@ -62,7 +64,9 @@ class DeliveryColumns:
     def __len__(self) -> int:
         return len(self.publication)
 
-    def add(self, publication: int, peer: PeerId, number: int, time_ns: Nanos, delay_ns: Nanos, hops: int) -> None:
+    def add_delivery(
+        self, publication: int, peer: PeerId, number: int, time_ns: Nanos, delay_ns: Nanos, hops: int
+    ) -> None:
         self.publication.append(publication)
         self.peer.append(peer)
         self.number.append(number)
@@ -96,7 +100,7 @@ class DhtResults:
         return sum(self.messages.values(), MessageCounts())
 
 
-def resident_bytes() -> int:
+def measure_resident_bytes() -> int:
     """The memory that this process holds now."""
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

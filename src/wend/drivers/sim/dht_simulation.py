@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from wend.drivers.sim.bucket_agenda import BucketAgenda
-from wend.drivers.sim.dht_results import UNKNOWN_HOPS, DhtResults, MessageClass, MessageCounts, resident_bytes
+from wend.drivers.sim.dht_results import UNKNOWN_HOPS, DhtResults, MessageClass, MessageCounts, measure_resident_bytes
 from wend.drivers.sim.dht_workload import (
     PeerChange,
     TimedSubscription,
@@ -125,7 +125,7 @@ class DhtSimulation:
         self.peers: list[Peer | None] = [None] * config.peers
         """Those that run, by id."""
         self.now: Nanos = 0
-        self.bytes_before = resident_bytes()
+        self.bytes_before = measure_resident_bytes()
         self._delay_ns, self._path = latencies.delay_ns, latencies.delay_and_hops
         self._agenda = BucketAgenda()
         self._push = self._agenda.push
@@ -161,7 +161,7 @@ class DhtSimulation:
             Persist: self._store,
             Drop: self._drop,
             Notice: self._count_notice,
-            Refuse: self._refuse,
+            Refuse: self._count_refusal,
             FindPath: self._refuse_traceroute,
             JoinMulticast: self._refuse_multicast,
             LeaveMulticast: self._refuse_multicast,
@@ -169,13 +169,13 @@ class DhtSimulation:
             MulticastMembers: self._refuse_multicast,
         }
         with without_garbage_collector():
-            self._begin(contacts)
+            self._start_first_peers(contacts)
 
     @property
     def memory_per_peer(self) -> float:
         """The growth of this process since the simulation was made, per peer: peers, messages in transit and
         results."""
-        return max(0, resident_bytes() - self.bytes_before) / self.config.peers
+        return max(0, measure_resident_bytes() - self.bytes_before) / self.config.peers
 
     # ---------------------------------------------------------------- the loop
 
@@ -183,19 +183,19 @@ class DhtSimulation:
         """Play everything up to this time."""
         self._until = until_ns
         with without_garbage_collector():
-            self._play(until_ns)
+            self._run_until(until_ns)
         self._late_acks = [arrives for arrives in self._late_acks if arrives > until_ns]
-        self.results.in_transit = self._agenda.count(ARRIVAL) + len(self._late_acks)
+        self.results.in_transit = self._agenda.count_entries(ARRIVAL) + len(self._late_acks)
         return self.results
 
-    def _play(self, until_ns: Nanos) -> None:
+    def _run_until(self, until_ns: Nanos) -> None:
         pop, peers, wake, asked = self._agenda.pop, self.peers, self._wake, self._wake_requests
         while (entry := pop(until_ns)) is not None:
             now, kind, _, peer, arg = entry
             if kind == ARRIVAL:
                 target = peers[peer]
                 if target is None:
-                    self._count(arg.message).receiver_down += 1
+                    self._count_message(arg.message).receiver_down += 1
                 elif effects := target.handle(now, arg):
                     self._carry_out(now, peer, effects, arg)
             elif kind == WAKE_UP:
@@ -204,9 +204,9 @@ class DhtSimulation:
                     self._carry_out(now, peer, target.handle(now, WOKEN), None)
             elif kind == CALL:
                 self._schedule_next_call()
-                self._call(now, peer, arg)
+                self._run_call(now, peer, arg)
             else:
-                self._change(now, peer, arg)
+                self._change_peers(now, peer, arg)
         self.now = until_ns
 
     def _carry_out(self, now: Nanos, peer: PeerId, effects: list[Effect], received: Received | None) -> None:
@@ -231,7 +231,7 @@ class DhtSimulation:
     # ---------------------------------------------------------------- messages
 
     def _send(self, now: Nanos, sender: PeerId, receiver: PeerId, message: Any) -> None:
-        counts = self._count(message)
+        counts = self._count_message(message)
         counts.sent += 1
         if not 0 <= receiver < len(self.peers):
             counts.receiver_down += 1  # there is no such peer
@@ -253,7 +253,7 @@ class DhtSimulation:
                 return
         self._push(arrives, ARRIVAL, receiver, Received(sender, message))
 
-    def _count(self, message: Any) -> MessageCounts:
+    def _count_message(self, message: Any) -> MessageCounts:
         kind = type(message)
         key = (message.plugin, type(message.body)) if kind is PlainMessage or kind is DirectMessage else (LINKS, kind)
         counts = self._counts.get(key)
@@ -264,7 +264,7 @@ class DhtSimulation:
 
     # ---------------------------------------------------------------- peers that come and go
 
-    def _begin(self, contacts: Iterable[Contacts] | None) -> None:
+    def _start_first_peers(self, contacts: Iterable[Contacts] | None) -> None:
         for change in self.workload.changes:
             for peer in change.peers:
                 self._push(change.time_ns, CHANGE, peer, change)
@@ -276,7 +276,7 @@ class DhtSimulation:
         joining = {peer for change in self.workload.changes if change.what == "join" for peer in change.peers}
         for peer in range(self.config.peers):
             if peer not in joining:
-                self._start(0, peer, self._config, self._random_contact(peer))
+                self._start(0, peer, self._config, self._choose_contact(peer))
 
     def _start(self, now: Nanos, peer: PeerId, config: PeerConfig, contacts: Sequence[PeerId]) -> None:
         self._incarnations[peer] += 1
@@ -290,7 +290,7 @@ class DhtSimulation:
         stored = tuple(self._stores.get(peer, ()))
         self._carry_out(now, peer, target.handle(now, Started(neighbours, subscriptions, (), stored)), None)
 
-    def _random_contact(self, peer: PeerId) -> tuple[PeerId, ...]:
+    def _choose_contact(self, peer: PeerId) -> tuple[PeerId, ...]:
         """A random live peer; none if this is the first peer."""
         for _ in range(_TRIES):
             candidate = self._bootstrap.randrange(self.config.peers)
@@ -298,11 +298,11 @@ class DhtSimulation:
                 return (candidate,)
         return tuple([other for other, up in enumerate(self.peers) if up is not None and other != peer][:1])
 
-    def _change(self, now: Nanos, peer: PeerId, change: PeerChange) -> None:
+    def _change_peers(self, now: Nanos, peer: PeerId, change: PeerChange) -> None:
         target = self.peers[peer]
         if change.what in ("restart", "join"):
             if target is None:
-                self._start(now, peer, self._config, self._random_contact(peer))
+                self._start(now, peer, self._config, self._choose_contact(peer))
         elif target is not None:
             if change.what == "leave" and change.time_ns == now:
                 self._carry_out(now, peer, target.handle(now, Stopping()), None)
@@ -325,7 +325,7 @@ class DhtSimulation:
         if call is not None:
             self._push(call[0], CALL, call[1], call)
 
-    def _call(self, now: Nanos, peer: PeerId, call: Any) -> None:
+    def _run_call(self, now: Nanos, peer: PeerId, call: Any) -> None:
         target = self.peers[peer]
         if type(call) is TimedSubscription:
             subscription = LocalSubscription(call.number, call.filter, call.qos)
@@ -363,7 +363,7 @@ class DhtSimulation:
             hops = getattr(getattr(received.message, "body", None), "hops", UNKNOWN_HOPS)
         else:
             hops = 0 if born == now and deliver.event.id.publisher == peer else UNKNOWN_HOPS
-        self.results.deliveries.add(position, peer, deliver.subscription[1], now, now - born, hops)
+        self.results.deliveries.add_delivery(position, peer, deliver.subscription[1], now, now - born, hops)
 
     def _store(self, now: Nanos, peer: PeerId, store: Persist) -> None:
         self._stores.setdefault(peer, []).append(store.record)
@@ -374,7 +374,7 @@ class DhtSimulation:
     def _count_notice(self, now: Nanos, peer: PeerId, notice: Notice) -> None:
         self.results.notices[notice.what] += notice.count
 
-    def _refuse(self, now: Nanos, peer: PeerId, refuse: Refuse) -> None:
+    def _count_refusal(self, now: Nanos, peer: PeerId, refuse: Refuse) -> None:
         self.results.refusals[refuse.code] += 1
 
     def _refuse_traceroute(self, now: Nanos, peer: PeerId, effect: FindPath) -> None:

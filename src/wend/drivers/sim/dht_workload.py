@@ -72,26 +72,26 @@ class Workload(NamedTuple):
                 _check_peer(peer, peers)
 
 
-class Pairs(NamedTuple):
+class MatchingPairs(NamedTuple):
     """Publications with the subscriptions that they match, by position: two columns."""
 
     publication: Ints
     subscription: Ints
 
-    def select(self, holds: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> "Pairs":
-        return Pairs(self.publication[holds], self.subscription[holds])
+    def select(self, holds: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> "MatchingPairs":
+        return MatchingPairs(self.publication[holds], self.subscription[holds])
 
 
-def due_pairs(workload: Workload, pairs: Pairs, settling_ns: Nanos = 0) -> Pairs:
+def find_due_pairs(workload: Workload, pairs: MatchingPairs, settling_ns: Nanos = 0) -> MatchingPairs:
     """The pairs that must be delivered: publisher and subscriber were up, and the subscription was active.
 
     A subscription is active from `settling_ns` after its start."""
     ends = {(one.peer, one.number): one.time_ns for one in workload.unsubscriptions}
-    since = _column([one.time_ns + settling_ns for one in workload.subscriptions])
-    until = _column([ends.get((one.peer, one.number), FOREVER) for one in workload.subscriptions])
-    subscriber = _column([one.peer for one in workload.subscriptions])
-    times = _column([one.time_ns for one in workload.publications])
-    publisher = _column([one.peer for one in workload.publications])
+    since = _int_column([one.time_ns + settling_ns for one in workload.subscriptions])
+    until = _int_column([ends.get((one.peer, one.number), FOREVER) for one in workload.subscriptions])
+    subscriber = _int_column([one.peer for one in workload.subscriptions])
+    times = _int_column([one.time_ns for one in workload.publications])
+    publisher = _int_column([one.peer for one in workload.publications])
     at = times[pairs.publication]
     holds = (since[pairs.subscription] <= at) & (at < until[pairs.subscription])
     for peer, down in _downtimes(workload).items():
@@ -102,7 +102,7 @@ def due_pairs(workload: Workload, pairs: Pairs, settling_ns: Nanos = 0) -> Pairs
 
 
 def _downtimes(workload: Workload) -> dict[PeerId, list[tuple[Nanos, Nanos]]]:
-    """By peer: when it is down."""
+    """The times when each peer is down."""
     gone: dict[PeerId, Nanos] = {}
     downtimes: dict[PeerId, list[tuple[Nanos, Nanos]]] = {}
     for change in sorted(workload.changes, key=lambda change: change.time_ns):
@@ -117,7 +117,7 @@ def _downtimes(workload: Workload) -> dict[PeerId, list[tuple[Nanos, Nanos]]]:
     return downtimes
 
 
-def _column(values: list[int]) -> Ints:
+def _int_column(values: list[int]) -> Ints:
     return np.array(values, dtype=np.int64)
 
 

@@ -47,19 +47,19 @@ class DisturbedNetwork(Transport):
             return
         wires = network.wires[sender]
         usual = wires[receiver]
-        wires[receiver] = self._conditions(now, sender, receiver, usual)
+        wires[receiver] = self._draw_conditions(now, sender, receiver, usual)
         network.send(now, sender, receiver, message)
         wires[receiver] = usual
 
     def multicast(self, now: Nanos, sender: PeerId, receivers: Sequence[PeerId], message: Message) -> int:
         wires = self._network.wires[sender]
         usual = {receiver: wires[receiver] for receiver in receivers}
-        wires.update({receiver: self._conditions(now, sender, receiver, wire) for receiver, wire in usual.items()})
+        wires.update({receiver: self._draw_conditions(now, sender, receiver, wire) for receiver, wire in usual.items()})
         arriving = self._network.multicast(now, sender, receivers, message)
         wires.update(usual)
         return arriving
 
-    def _conditions(self, now: Nanos, sender: PeerId, receiver: PeerId, usual: Wire) -> Wire:
+    def _draw_conditions(self, now: Nanos, sender: PeerId, receiver: PeerId, usual: Wire) -> Wire:
         """The delay and loss that one packet meets now. A packet that is corrupted or finds a full queue is lost."""
         link, delay, loss, calendar = usual
         world = self._disturbances
@@ -70,7 +70,7 @@ class DisturbedNetwork(Transport):
         for loads in conditions.loads:
             load = loads.at(now)
             if load:
-                waiting = queue_length(load, world.queue_msgs, self._draw_uniform())
+                waiting = draw_queue_length(load, world.queue_msgs, self._draw_uniform())
                 lost = lost or waiting == world.queue_msgs
                 delay += waiting * world.service_ns
         anomalies = world.begin_ns <= now < world.end_ns
@@ -91,7 +91,7 @@ class DisturbedNetwork(Transport):
         return self._uniforms.pop()
 
 
-def queue_length(load: float, capacity: int, uniform: float) -> int:
+def draw_queue_length(load: float, capacity: int, uniform: float) -> int:
     """The number of packets that one finds in a queue with this load; `capacity` means that the queue is full.
 
     The probability of n is proportional to load^n for n from 0 to the capacity."""

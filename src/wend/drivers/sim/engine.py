@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from math import inf
 from typing import Any
 
-from wend.drivers.sim.capacity import CapacityNetwork, GatedPeer, LimitedPeer, Queue
+from wend.drivers.sim.capacity import CapacityNetwork, DropTailQueue, GatedPeer, LimitedPeer
 from wend.drivers.sim.detection import LinkVerdict
 from wend.drivers.sim.disturbances import CORRUPTED, DisturbedNetwork
 from wend.drivers.sim.drop_ledger import DropLedger
@@ -110,22 +110,21 @@ class Engine:
         self._steps: dict[int, Callable[[Nanos, PeerId, Any], list[Effect]]] = {
             FAULT: self.apply_fault,
             LEAVING: self.run_action,
-            WAKE: self._wake_up,
             PUBLICATION: self.publish,
         }
-        """The function for each kind of agenda entry other than messages."""
+        """The function for each kind of agenda entry that is not an input of a peer."""
         self._handlers: dict[type, Callable[[Nanos, PeerId, Any], None]] = {
-            Receipt: self._ignore,
+            Receipt: self._ignore_effect,
             Missed: self.record_missed,
-            Persist: self.store,
+            Persist: self.store_record,
             Drop: self.record_drop,
             Notice: self._record_notice,
-            Refuse: self._refuse,
+            Refuse: self._count_refusal,
             FindPath: self._find_path,
             JoinMulticast: self._join_group,
             LeaveMulticast: self._leave_group,
             Multicast: self._multicast,
-            MulticastMembers: self._ignore,
+            MulticastMembers: self._ignore_effect,
         }
 
     @property
@@ -159,7 +158,7 @@ class Engine:
 
     def run(self) -> None:
         """Play the run to its end. The loop carries out effects itself: a call for each would cost 5 % of the speed."""
-        self.schedule()
+        self.schedule_all()
         agenda, network, peers, end = self.agenda, self.network, self.peers, self.world.end_ns
         links = self.links
         heap, instant, hellos = agenda.heap, links.instant, links.quiet
@@ -170,27 +169,28 @@ class Engine:
         while heap or instant:
             if instant:
                 peer, arg = instant.popleft()
-                is_message = True
+                is_input = True
             else:
                 now, kind, number, peer, arg = heappop(heap)
                 if now > end:
                     break
-                is_message = kind == MESSAGE
+                is_input = kind == MESSAGE
                 if kind == WAKE:
                     asked[peer].discard(now)
                     if links.transmissions > self._transmission_limit:
                         raise self._multiplication_error(now)
                     if wake[peer] != now:  # most: the peer has asked for another time since
                         continue
+                    is_input = True
             if quiet[peer]:
-                hellos.absorb(peer, now, kind, number)
-            if is_message:
+                hellos.deliver_before(peer, now, kind, number)
+            if is_input:
                 target = peers[peer]
                 effects = [] if target is None else target.handle(now, arg)
             else:
                 effects = steps[kind](now, peer, arg)
             if quiet[peer]:
-                hellos.check(peer)
+                hellos.recheck_hellos(peer)
             for effect in effects:
                 if type(effect) is Send:
                     network.send(now, peer, effect.peer, effect.message)
@@ -200,7 +200,7 @@ class Engine:
                     if time not in (requested := asked[peer]):
                         requested.add(time)
                         agenda.count = count = agenda.count + 1
-                        heappush(heap, (time, WAKE, count, peer, None))
+                        heappush(heap, (time, WAKE, count, peer, WOKEN))
                 elif type(effect) is Deliver:
                     self.record_delivery(now, peer, effect)
                 elif type(effect) is SendEach:
@@ -209,11 +209,7 @@ class Engine:
                     handlers[type(effect)](now, peer, effect)
         self._count_background()
 
-    def _wake_up(self, now: Nanos, peer: PeerId, _: None) -> list[Effect]:
-        target = self.peers[peer]
-        return [] if target is None else target.handle(now, WOKEN)
-
-    def schedule(self) -> None:
+    def schedule_all(self) -> None:
         """Put the starts, faults and first publications of the world into the agenda, and the faults into the trace."""
         for peer in range(self.world.overlay.peers):
             self.agenda.push(0, FAULT, peer, "start")
@@ -244,7 +240,7 @@ class Engine:
                 self.trace.faults.add(start, kind, link.a, link.b, until)
 
     def apply_fault(self, now: Nanos, peer: PeerId, what: str | Forwarding) -> list[Effect]:
-        """A peer starts, crashes, leaves, is gone, gets another plan, or gets a corrupted packet."""
+        """Apply a change to a peer: start, crash, leave, be gone for good, get another plan or a corrupted packet."""
         if what == "start":
             return self._start(now, peer)
         target = self.peers[peer]
@@ -267,7 +263,7 @@ class Engine:
         target = self.peers[peer] = self._limit_capacity(
             peer, make_peer(self.world.peer_config(peer, self.incarnations[peer]))
         )
-        start = self.world.start_input(peer)
+        start = self.world.make_start_input(peer)
         stored = tuple(self.stores[peer])
         effects = target.handle(now, Started(start.neighbours, start.subscriptions, start.advertisements, stored))
         plan = self._plans[peer]
@@ -276,7 +272,7 @@ class Engine:
     def _stop(self, now: Nanos, peer: PeerId) -> None:
         self.peers[peer] = None
         self._wake[peer] = FOREVER
-        self.links.quiet.release(peer)
+        self.links.quiet.schedule_hellos(peer)
         self.network.crash(now, peer)
         for group in self._groups.values():
             group.discard(peer)
@@ -295,7 +291,7 @@ class Engine:
         )
 
     def run_action(self, now: Nanos, peer: PeerId, action: TimedAction) -> list[Effect]:
-        """Do what is due at a queue or a background flow."""
+        """Run an action of a queue or a background flow that is due."""
         action.run(now)
         return []
 
@@ -303,7 +299,7 @@ class Engine:
         msgs, bps = self.world.peer_capacity[peer]
         if min(msgs, bps) == inf:
             return target
-        queue = Queue(msgs, bps, self.scenario.queue_msgs)
+        queue = DropTailQueue(msgs, bps, self.scenario.queue_msgs)
         return LimitedPeer(target, queue, self.scenario.charge == "all", self.agenda, self._ledger)
 
     def publish(self, now: Nanos, peer: PeerId, topic: Topic) -> list[Effect]:
@@ -352,13 +348,13 @@ class Engine:
         number = deliver.subscription[1]
         self._delivered(self._row(now, publisher, incarnation, sequence, peer, number, now - born, deadline))
 
-    def _ignore(self, now: Nanos, peer: PeerId, effect: Effect) -> None:
-        """`publish` reads receipts, and simulated peers have no keys of groups."""
+    def _ignore_effect(self, now: Nanos, peer: PeerId, effect: Effect) -> None:
+        """Do nothing: `publish` reads receipts, and simulated peers have no group keys."""
 
     def record_missed(self, now: Nanos, peer: PeerId, missed: Missed) -> None:
         self.notices["missed"] += sum(missed.counts.values())
 
-    def store(self, now: Nanos, peer: PeerId, store: Persist) -> None:
+    def store_record(self, now: Nanos, peer: PeerId, store: Persist) -> None:
         self.stores[peer].append(store.record)
 
     def record_drop(self, now: Nanos, peer: PeerId, drop: Drop) -> None:
@@ -379,8 +375,14 @@ class Engine:
     def _find_path(self, now: Nanos, peer: PeerId, effect: FindPath) -> None:
         self.notices["paths"] += 1
         asked = self._trace_attempts[peer, effect.peer] = self._trace_attempts[peer, effect.peer] + 1
-        path = PathFound(effect.peer, self.world.path(peer, effect.peer, now, asked))
-        self.agenda.push(now + TRACE_NS, MESSAGE, peer, path)
+        path = self.world.find_path(peer, effect.peer, now, asked)
+        if self.world.inferred_topology is not None and path is not None and None in path:
+            path = self.world.complete_path(peer, effect.peer, path)
+            if None in path:
+                self.notices["paths-incomplete"] += 1
+            else:
+                self.notices["paths-inferred"] += 1
+        self.agenda.push(now + TRACE_NS, MESSAGE, peer, PathFound(effect.peer, path))
 
     def _join_group(self, now: Nanos, peer: PeerId, join: JoinMulticast) -> None:
         self._groups.setdefault(join.group, set()).add(peer)
@@ -397,5 +399,5 @@ class Engine:
         if arriving < len(others):
             self.notices["multicast-lost"] += len(others) - arriving
 
-    def _refuse(self, now: Nanos, peer: PeerId, refuse: Refuse) -> None:
+    def _count_refusal(self, now: Nanos, peer: PeerId, refuse: Refuse) -> None:
         self.notices[f"refused-{refuse.code}"] += 1

@@ -32,7 +32,7 @@ _ROWS = 512
 
 
 class Latencies(Protocol):
-    """How far apart the hosts of peers are."""
+    """The delays and hops between the hosts of peers."""
 
     def delay_ns(self, a: PeerId, b: PeerId) -> Nanos: ...
 
@@ -65,10 +65,10 @@ class RouterTable:
             delay_us = np.rint(distance)
             if delay_us.max() >= LONGEST_US:
                 raise ConfigError(f"a path between two routers may take {LONGEST_US} us, one takes {delay_us.max():g}")
-            self.paths[rows] = delay_us.astype(np.int32) * MAX_LINKS + _depths(before)
+            self.paths[rows] = delay_us.astype(np.int32) * MAX_LINKS + _count_tree_depths(before)
 
 
-def _depths(before: NDArray[np.int32]) -> NDArray[np.uint8]:
+def _count_tree_depths(before: NDArray[np.int32]) -> NDArray[np.uint8]:
     """The depth of each node in the tree of its row, from its predecessors. Each pass doubles the stretch counted."""
     rows, nodes = before.shape
     at = np.arange(nodes, dtype=np.int64)

@@ -46,7 +46,7 @@ class ManagedNetwork(Transport):
             else:
                 (queue,) = self._queues[first]
             for rtt_ns in shared.rtts_ns:
-                is_up = _always if shared.link is None else partial(network.is_up, shared.link)
+                is_up = _is_always_up if shared.link is None else partial(network.is_up, shared.link)
                 control = CONTROLS[flows.control]()
                 flow = BackgroundFlow(agenda, first[0], queue, rtt_ns, control, flows.packet_bytes, is_up)
                 flow.begin(world.begin_ns)
@@ -128,5 +128,5 @@ class ManagedPacket:
         return self._end_ns is not None and now > self._end_ns
 
 
-def _always(now: Nanos) -> bool:
+def _is_always_up(now: Nanos) -> bool:
     return True

@@ -8,7 +8,7 @@ from collections import deque
 from math import inf
 from typing import Protocol
 
-from wend.drivers.sim.codel import Codel
+from wend.drivers.sim.codel import CodelControl
 from wend.drivers.sim.drop_ledger import EXPIRED, QUEUE_FULL, WAITED
 from wend.drivers.sim.network import LEAVING, Agenda
 from wend.model.events import PeerId
@@ -70,7 +70,7 @@ class ManagedQueue:
         self._room = queue_msgs
         self._waiting: deque[WaitingPacket] = deque()
         self._serving: WaitingPacket | None = None
-        self._codel = Codel(self._per_msg) if codel else None
+        self._codel = CodelControl(self._per_msg) if codel else None
         self.generation = 0
         """Counts the times at which all packets were lost."""
 
@@ -80,7 +80,7 @@ class ManagedQueue:
 
     @property
     def wait_ns(self) -> Nanos:
-        """How long the next packet would wait for those before it, if none is dropped and none is served in part."""
+        """How long a new packet would wait if the queue drops no packet. A packet in service counts in full."""
         return sum(map(self._service_ns, self._waiting)) + (self._service_ns(self._serving) if self._serving else 0)
 
     def offer(self, now: Nanos, packet: WaitingPacket) -> None:
@@ -94,7 +94,7 @@ class ManagedQueue:
             self._waiting.append(packet)
 
     def serve_next(self, now: Nanos) -> None:
-        """The packet that was served leaves. Begin with the next one that is still needed."""
+        """Start to serve the next packet that has not expired, because the previous one has left."""
         self._serving = None
         dropped: list[tuple[WaitingPacket, str]] = []
         while self._waiting and self._serving is None:

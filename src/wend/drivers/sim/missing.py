@@ -28,13 +28,13 @@ UNEXPLAINED = "unexplained"
 
 def explain_missing(engine: Engine) -> Counter[str]:
     """Count the expected deliveries that did not arrive, by reason."""
-    receivers = _receivers(engine.trace.deliveries)
+    receivers = _receivers_by_event(engine.trace.deliveries)
     short = {
         id_: expected for id_, expected in engine.expected.items() if len(receivers.get(id_, ())) < len(expected[1])
     }
     if not short:
         return Counter()
-    explanations = Explanations(engine, short)
+    explanations = MissingDeliveries(engine, short)
     reasons: Counter[str] = Counter()
     for id_, (born, subscribers) in short.items():
         reached = receivers[id_].tolist() if id_ in receivers else ()
@@ -43,7 +43,7 @@ def explain_missing(engine: Engine) -> Counter[str]:
     return reasons
 
 
-class Explanations:
+class MissingDeliveries:
     """Finds out why events did not reach all their subscribers."""
 
     def __init__(self, engine: Engine, short: Container[EventId]) -> None:
@@ -81,7 +81,7 @@ class Explanations:
         return LEFT if self._last_leave >= born else UNEXPLAINED
 
 
-def _receivers(deliveries: TraceTable) -> dict[tuple[int, ...], NDArray[np.int64]]:
+def _receivers_by_event(deliveries: TraceTable) -> dict[tuple[int, ...], NDArray[np.int64]]:
     """By delivered event: the subscribers that got it."""
     rows = deliveries.numbers(*EventId._fields, "subscriber")
     rows = rows[np.lexsort(rows[:, :3].T)]

@@ -75,8 +75,8 @@ class QuietHellos:
         self.by_peer: list[list[QuietHello]] = [[] for _ in range(peers)]
         """A heap for each receiver."""
 
-    def absorb(self, peer: PeerId, now: Nanos, kind: int, number: int) -> None:
-        """Let the receiver hear the hellos that arrive before this entry of the agenda."""
+    def deliver_before(self, peer: PeerId, now: Nanos, kind: int, number: int) -> None:
+        """Deliver the hellos that arrive at a peer before this entry of the agenda."""
         hellos = self.by_peer[peer]
         while hellos:
             arrives, count, link, _ = hellos[0]
@@ -85,17 +85,17 @@ class QuietHellos:
             link.heard_ns = arrives  # as `record_heard` does: a call for each hello would cost 1% of the speed
             heappop(hellos)
 
-    def check(self, peer: PeerId) -> None:
-        """The receiver did something. Hellos that now tell it something new take their places in the agenda."""
+    def recheck_hellos(self, peer: PeerId) -> None:
+        """Check the hellos to a peer that has just acted. Those with news for it become entries of the agenda."""
         for _, _, link, received in self.by_peer[peer]:
             if link.suspected or link.last_hello is not received.message:
                 break
         else:
             return
-        self.release(peer, everything=False)
+        self.schedule_hellos(peer, everything=False)
 
-    def release(self, peer: PeerId, everything: bool = True) -> None:
-        """Give hellos their places in the agenda."""
+    def schedule_hellos(self, peer: PeerId, everything: bool = True) -> None:
+        """Put hellos into the agenda as ordinary messages."""
         waiting = []
         for hello in sorted(self.by_peer[peer]):
             arrives, count, link, received = hello
@@ -163,7 +163,7 @@ class Network(Transport):
         self._control: Counter[str] = Counter()
         self._agenda = agenda
         self._trace = trace
-        self.wires = _wires(world)
+        self.wires = _make_wires(world)
         self.is_up = world.faults.is_up
         self.free_acks = scenario.of(LinkSettings).ack == "free"
         self._traces_hops = scenario.trace_level == "hops"
@@ -195,7 +195,7 @@ class Network(Transport):
             self._control[control_name(message)] += 1
         link, delay, loss, calendar = self.wires[sender][receiver]
         arrives = self.is_up(link, now) if calendar is None else not calendar[now // SECOND]
-        if arrives and loss and (self._draws or self._draw()).pop() < loss:
+        if arrives and loss and (self._draws or self._draw_randoms()).pop() < loss:
             arrives = False
         if arrives:
             agenda = self._agenda
@@ -205,7 +205,7 @@ class Network(Transport):
             self._trace_hop(now, sender, receiver, message, arrives)
 
     def send_each(self, now: Nanos, sender: PeerId, receivers: tuple[PeerId, ...], message: Message) -> None:
-        """Most of these are hellos."""
+        """Send a message, most often a hello, to several peers."""
         if type(message) is not Hello or self._traces_hops:
             for receiver in receivers:
                 self.send(now, sender, receiver, message)
@@ -220,7 +220,7 @@ class Network(Transport):
             if not up(link, now) if calendar is None else calendar[second]:
                 continue
             if loss:
-                draws = draws or self._draw()
+                draws = draws or self._draw_randoms()
                 if draws.pop() < loss:
                     continue
             count += 1
@@ -246,13 +246,13 @@ class Network(Transport):
             link, delay, loss, calendar = self.wires[sender][receiver]
             if not self.is_up(link, now) if calendar is None else calendar[now // SECOND]:
                 continue
-            if loss and (self._draws or self._draw()).pop() < loss:
+            if loss and (self._draws or self._draw_randoms()).pop() < loss:
                 continue
             self._agenda.push(now + delay, MESSAGE, receiver, received)
             arriving += 1
         return arriving
 
-    def _draw(self) -> list[float]:
+    def _draw_randoms(self) -> list[float]:
         self._draws = self._rng.random(_DRAWS).tolist()
         return self._draws
 
@@ -266,7 +266,7 @@ class Network(Transport):
             self._trace.probes.add(now, sender, receiver, int(arrives))
 
 
-def _wires(world: World) -> list[dict[PeerId, Wire]]:
+def _make_wires(world: World) -> list[dict[PeerId, Wire]]:
     wires: list[dict[PeerId, Wire]] = [{} for _ in range(world.overlay.peers)]
     for index, link in enumerate(world.overlay.links):
         calendar = world.faults.calendar(index, world.end_ns // SECOND + 2)

@@ -7,7 +7,7 @@ links that are up, and the time that a peer takes to find its neighbours after a
 
 from collections import Counter
 
-from wend.drivers.arrivals import best_deliveries
+from wend.drivers.arrivals import find_best_deliveries
 from wend.drivers.world import World
 from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
@@ -67,7 +67,7 @@ class Oracle:
         self.trace.publications.add(now, *id_, event.name, len(subscribers))
         if not subscribers:
             return
-        delays, shared, unicast = best_deliveries(self.world, publisher, now, subscribers)
+        delays, shared, unicast = find_best_deliveries(self.world, publisher, now, subscribers)
         self.transmissions += shared
         self.transmissions_unicast += unicast
         for subscriber in subscribers:

@@ -8,12 +8,12 @@ import numpy as np
 
 from wend.drivers.arrivals import ORACLE
 from wend.drivers.scenarios import Scenario
-from wend.drivers.sim.detection import detection_delays
+from wend.drivers.sim.detection import compute_detection_delays
 from wend.drivers.sim.engine import Engine
 from wend.drivers.sim.missing import explain_missing
 from wend.drivers.sim.oracle import Oracle
 from wend.drivers.summaries import count_deliveries, make_summary
-from wend.drivers.world import World, build
+from wend.drivers.world import World, build_world
 from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
 from wend.model.summary import Summary
@@ -39,10 +39,10 @@ def can_simulate(strategy: str) -> bool:
 
 
 def simulate(scenario: Scenario) -> Outcome:
-    return play(build(scenario))
+    return play_world(build_world(scenario))
 
 
-def play(world: World) -> Outcome:
+def play_world(world: World) -> Outcome:
     """Play a world that was built before, perhaps with its own failures."""
     strategy = world.scenario.strategy
     if not can_simulate(strategy):
@@ -53,13 +53,13 @@ def play(world: World) -> Outcome:
     gc.disable()  # a run and its summary make no cycles, and the collector would walk millions of live tuples
     try:
         run.run()
-        return Outcome(summarise(run, time.perf_counter() - began), run.trace, world)
+        return Outcome(summarise_run(run, time.perf_counter() - began), run.trace, world)
     finally:
         if collecting:
             gc.enable()
 
 
-def summarise(run: Engine | Oracle, wall_s: float) -> Summary:
+def summarise_run(run: Engine | Oracle, wall_s: float) -> Summary:
     """Summarise a run. Only expected deliveries count: no event is expected at a subscriber that was down or had left
     when it was published."""
     expected = sum(len(subscribers) for _, subscribers in run.expected.values())
@@ -82,7 +82,7 @@ def summarise(run: Engine | Oracle, wall_s: float) -> Summary:
         notices=run.notices,
         wall_s=wall_s,
         trace_sha256=run.trace.sha256(),
-        known=detection_delays(run.world.overlay, run.world.faults, run.link_verdicts)
+        known=compute_detection_delays(run.world.overlay, run.world.faults, run.link_verdicts)
         if isinstance(run, Engine)
         else None,
         missing=explain_missing(run) if isinstance(run, Engine) else None,

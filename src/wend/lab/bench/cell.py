@@ -9,7 +9,7 @@ import hashlib
 import msgspec
 
 from wend.drivers.scenarios import Scenario
-from wend.drivers.world import World, build
+from wend.drivers.world import World, build_world
 from wend.lab.bench.delivery_log import MIN_BYTES, DeliveryMetrics, LateDelivery
 from wend.lab.systems.system_table import SYSTEMS
 from wend.model.errors import ConfigError
@@ -71,7 +71,7 @@ class CellSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def world(self) -> World:
         """The topology and workload by one seed, with the failures by the other."""
-        world = build(self.scenario())
+        world = build_world(self.scenario())
         world.faults = faults.PerSecond(
             len(world.overlay.links), self.pf, begin=world.begin_ns, end=world.end_ns, seed=self.failure_seed
         )

@@ -81,7 +81,7 @@ def _summarize_system(
 ) -> SystemSummary:
     control = sum(c.traffic.control for c in cells)
     return msgspec.structs.replace(
-        _sum_up(system, pf, [(c, c.metrics, c.traffic.data) for c in cells], trees),
+        _sum_results(system, pf, [(c, c.metrics, c.traffic.data) for c in cells], trees),
         control_hz=control / sum(c.settings.duration_s for c in cells),
         control=control / max(1, sum(c.metrics.expected for c in cells)),
         cpu=mean(c.cpu_share for c in cells),
@@ -95,10 +95,10 @@ def _summarize_oracle(pf: float, cells: list[Cell], trees: dict[tuple[object, ..
     """The oracle's results. Every cell of a world has them, so this takes one cell per world."""
     worlds = {_world_key(c): c for c in cells}
     worlds |= {world: trees[world] for world in worlds if world in trees}
-    return _sum_up(ORACLE, pf, [(c, c.oracle, c.oracle_packets) for c in worlds.values()], trees)
+    return _sum_results(ORACLE, pf, [(c, c.oracle, c.oracle_packets) for c in worlds.values()], trees)
 
 
-def _sum_up(
+def _sum_results(
     system: str, pf: float, results: list[tuple[Cell, DeliveryMetrics, int]], trees: dict[tuple[object, ...], Cell]
 ) -> SystemSummary:
     """Sum metrics and data packets over worlds."""

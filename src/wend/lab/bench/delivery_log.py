@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from wend.drivers.arrivals import best_deliveries
+from wend.drivers.arrivals import find_best_deliveries
 from wend.drivers.world import World
 from wend.lab.emulator_control import MARKER
 from wend.model.events import PeerId
@@ -109,7 +109,7 @@ class DeliveryLog:
                 at = arrived.get(subscriber)
                 yield topic, sequence, subscriber, time, None if at is None else at - time
 
-    def metrics(self, cutoff_ns: Nanos) -> DeliveryMetrics:
+    def compute_metrics(self, cutoff_ns: Nanos) -> DeliveryMetrics:
         rows = [
             (delay, self._world.deadline_ns(self._world.topics[topic].publisher, subscriber))
             for topic, _, subscriber, _, delay in self.expected_deliveries()
@@ -127,7 +127,7 @@ class DeliveryLog:
         return deliveries
 
 
-def best_metrics(
+def compute_best_metrics(
     world: World, published: dict[tuple[int, int], Nanos], cutoff_ns: Nanos
 ) -> tuple[DeliveryMetrics, int]:
     """The best possible metrics of these publications under the failures in `world.faults`, and the packets needed.
@@ -139,7 +139,7 @@ def best_metrics(
     for (number, _), time in sorted(published.items()):
         topic = world.topics[number]
         expected += len(topic.subscribers)
-        best, used, _ = best_deliveries(world, topic.publisher, time, topic.subscribers, cutoff_ns)
+        best, used, _ = find_best_deliveries(world, topic.publisher, time, topic.subscribers, cutoff_ns)
         delays += [(delay, world.deadline_ns(topic.publisher, subscriber)) for subscriber, delay in best.items()]
         packets += used
     return _make_metrics(len(published), expected, delays, Counter()), packets

@@ -13,7 +13,7 @@ from typing import Protocol
 import msgspec
 
 from wend.lab.bench.cell import Cell, CellSettings
-from wend.lab.bench.measurement import measure
+from wend.lab.bench.measurement import measure_cell
 from wend.lab.systems.system_table import SYSTEMS
 from wend.model.errors import ConfigError, LabError
 from wend.model.files import write_atomically
@@ -56,7 +56,7 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
 
-def shorten(matrix: Matrix) -> Matrix:
+def shorten_matrix(matrix: Matrix) -> Matrix:
     """One world with short windows: all systems take less than 25 minutes."""
     return msgspec.structs.replace(
         matrix, topologies=matrix.topologies[:1], failures=matrix.failures[:1], duration_s=QUICK_S
@@ -87,18 +87,18 @@ class CellStore:
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "cells"
 
-    def path(self, settings: CellSettings) -> Path:
+    def cell_path(self, settings: CellSettings) -> Path:
         return self._folder / f"{settings.key()}.json"
 
-    def has(self, settings: CellSettings) -> bool:
-        return self.path(settings).exists()
+    def has_cell(self, settings: CellSettings) -> bool:
+        return self.cell_path(settings).exists()
 
-    def save(self, cell: Cell) -> None:
+    def save_cell(self, cell: Cell) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
-        with write_atomically(self.path(cell.settings), lasting=True) as draft:
+        with write_atomically(self.cell_path(cell.settings), lasting=True) as draft:
             draft.write_bytes(msgspec.json.format(msgspec.json.encode(cell), indent=1))
 
-    def load(self) -> list[Cell]:
+    def load_cells(self) -> list[Cell]:
         """All cells of this method. A cell's name depends on its method, so others are skipped."""
         cells = []
         for path in sorted(self._folder.glob("*.json")):
@@ -131,15 +131,15 @@ async def measure_missing(
     """Measure the cells that are not stored yet. Returns how many could not be measured."""
     failed = 0
     for settings in todo:
-        if store.has(settings):
+        if store.has_cell(settings):
             continue
         observer.on_begin(settings)
         try:
-            cell = await measure(settings, windows=WINDOWS, tell=observer.on_progress, name=name)
+            cell = await measure_cell(settings, windows=WINDOWS, tell=observer.on_progress, name=name)
         except LabError as error:
             failed += 1
             observer.on_failure(settings, str(error))
         else:
-            store.save(cell)
+            store.save_cell(cell)
             observer.on_end(cell)
     return failed

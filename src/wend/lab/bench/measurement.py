@@ -20,7 +20,15 @@ import msgspec
 from wend.drivers.workload import GOLDEN, Topic
 from wend.drivers.world import World
 from wend.lab.bench.cell import Cell, CellSettings, Traffic
-from wend.lab.bench.delivery_log import MIN_BYTES, WARMUP, DeliveryLog, LateDelivery, Stamp, best_metrics, make_payload
+from wend.lab.bench.delivery_log import (
+    MIN_BYTES,
+    WARMUP,
+    DeliveryLog,
+    LateDelivery,
+    Stamp,
+    compute_best_metrics,
+    make_payload,
+)
 from wend.lab.emulator_control import outages
 from wend.lab.lab import Lab
 from wend.lab.process_priority import high_priority
@@ -47,10 +55,10 @@ def describe_machine() -> str:
     return f"{os.cpu_count()} cores, {platform.system()} {platform.release()}"
 
 
-async def measure(
+async def measure_cell(
     settings: CellSettings, *, windows: int, tell: Tell, name: str = "bench", raise_priority: bool = True
 ) -> Cell:
-    """Measure until a window has a punctual canary, at most `windows` times."""
+    """Measure windows until the canary's packets are on time in one of them, at most `windows`."""
     discards: list[float] = []
     while True:
         with high_priority() if raise_priority else contextlib.nullcontext():
@@ -71,12 +79,12 @@ async def _measure_window(settings: CellSettings, name: str, tell: Tell) -> Cell
     lab = Lab.up(world.overlay, name=name, routes=system.routes, seed=settings.failure_seed)
     try:
         with tempfile.TemporaryDirectory(prefix="wend-bench-") as folder:
-            return await _Run(settings, world, system, lab, Path(folder), tell).run()
+            return await _WindowRun(settings, world, system, lab, Path(folder), tell).run()
     finally:
         lab.close()
 
 
-class _Run:
+class _WindowRun:
     """The run of one window, from the start of all processes to the cell."""
 
     def __init__(
@@ -127,8 +135,8 @@ class _Run:
         while time.monotonic() < give_up:
             for topic in range(len(self.world.topics)):
                 stamp = Stamp(topic, number, time.monotonic_ns())
-                self._spawn(self.system.publish(topic, make_payload(stamp, self.settings.size_bytes)))
-                self._spawn(self.canary.publish(topic, make_payload(stamp, MIN_BYTES)))
+                self._start_task(self.system.publish(topic, make_payload(stamp, self.settings.size_bytes)))
+                self._start_task(self.canary.publish(topic, make_payload(stamp, MIN_BYTES)))
             await asyncio.sleep(_ROUND_S)
             for past in range(max(WARMUP, number - 4), number + 1):
                 if all(self._has_reached_all(log, past) for log in (self.log, self.canary_log)):
@@ -191,7 +199,7 @@ class _Run:
         return await self.system.data_packets()
 
     async def _count_packets(self, before: int | None) -> "PacketCount":
-        """Packets since the reset of the lab's counters, when the system had counted so many data packets."""
+        """Count packets since the reset of the lab's counters. `before`: the system's count of data packets then."""
         packets, now = count_packets(self.lab), await self._count_data_packets()
         return packets if before is None or now is None else msgspec.structs.replace(packets, data=now - before)
 
@@ -209,9 +217,9 @@ class _Run:
             await _sleep_until(due)
             stamp = Stamp(number, sequence, time.monotonic_ns())
             log.record_publication(stamp)
-            self._spawn(system.publish(number, make_payload(stamp, size)))
+            self._start_task(system.publish(number, make_payload(stamp, size)))
 
-    def _spawn(self, publishing: Coroutine[Any, Any, None]) -> None:
+    def _start_task(self, publishing: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(publishing)
         self._under_way.add(task)
         task.add_done_callback(self._end_task)
@@ -226,13 +234,13 @@ class _Run:
         cutoff = seconds(s.cutoff_s)
         world.faults = faults.Intervals(len(world.overlay.links), failed)
         published = {key: time - origin for key, time in self.log.published.items()}
-        best, packets = best_metrics(world, published, cutoff)
+        best, packets = compute_best_metrics(world, published, cutoff)
         return Cell(
             settings=s,
-            metrics=self.log.metrics(cutoff),
+            metrics=self.log.compute_metrics(cutoff),
             oracle=best,
             oracle_packets=packets,
-            canary=self.canary_log.metrics(cutoff),
+            canary=self.canary_log.compute_metrics(cutoff),
             discards=[],
             kept_anyway=False,
             version=self.system.version(),

@@ -8,8 +8,8 @@ the emulator) and the times at which peers happen to send hellos.
 import msgspec
 
 from wend.drivers.recorded import LIVE_DEFAULTS
-from wend.drivers.sim.detection import bfd_hz
-from wend.drivers.sim.run import play
+from wend.drivers.sim.detection import compute_bfd_rate_hz
+from wend.drivers.sim.run import play_world
 from wend.drivers.world import World
 from wend.lab.bench.cell import Cell
 from wend.model.units import Nanos, seconds
@@ -27,7 +27,7 @@ STRATEGIES = {
 """The systems that the simulator can replay, with strategy and redundancy. A tree needs no ACKs to compare."""
 
 
-class Replay(msgspec.Struct, frozen=True, kw_only=True):
+class CellReplay(msgspec.Struct, frozen=True, kw_only=True):
     """The results of one window in the simulator, beside the lab's. Ratios are shares of the expected deliveries."""
 
     cell: Cell
@@ -46,7 +46,7 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
         return 100 * (self.cell.metrics.on_time_ratio - self.on_time)
 
 
-def replay(cell: Cell) -> Replay | None:
+def replay_cell(cell: Cell) -> CellReplay | None:
     """Simulate a window again; None if the simulator does not have the system."""
     if cell.settings.system not in STRATEGIES:
         return None
@@ -58,12 +58,12 @@ def replay(cell: Cell) -> Replay | None:
     )
     world = World(scenario, built.overlay)
     world.faults = Intervals(len(world.overlay.links), [(link, a, b) for link, a, b in cell.outages])
-    outcome = play(world)
+    outcome = play_world(world)
     expected = max(1, outcome.summary.expected)
     delays = outcome.trace.deliveries.column("delay_ns")
     cutoff: Nanos = seconds(cell.settings.cutoff_s)
     known_ms = outcome.summary.outage_known_ms.mean
-    return Replay(
+    return CellReplay(
         cell=cell,
         on_time=outcome.summary.on_time,
         delivery=sum(delay <= cutoff for delay in delays if isinstance(delay, int)) / expected,
@@ -74,5 +74,5 @@ def replay(cell: Cell) -> Replay | None:
 
 
 def _bfd_range(overlay: Overlay, known_ms: float) -> tuple[float, float] | None:
-    two, three = bfd_hz(overlay, known_ms, 2), bfd_hz(overlay, known_ms, 3)
+    two, three = compute_bfd_rate_hz(overlay, known_ms, 2), compute_bfd_rate_hz(overlay, known_ms, 3)
     return None if two is None or three is None else (two, three)

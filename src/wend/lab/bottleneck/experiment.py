@@ -27,7 +27,7 @@ import msgspec
 import numpy as np
 
 from wend.drivers.live.client.client import Client
-from wend.lab.bottleneck.packet_capture import Capture, CapturedPacket, match_packets, most_bytes
+from wend.lab.bottleneck.packet_capture import CapturedPacket, PacketCapture, find_peak_bytes, match_packets
 from wend.lab.bottleneck.peer_traffic import DEADLINES_NS, PORT, TCP_PORT, EventFlow, run_linked_peers, start_tcp_flow
 from wend.lab.emulator_control import MARKER
 from wend.lab.lab import Lab
@@ -138,7 +138,7 @@ async def _observe(experiment: Experiment, setup: BottleneckSetup, lab: Lab, fol
         publishers, observers = [one for one, _ in pairs], [one for _, one in pairs]
         size = await _measure_packet_bytes(lab, flows[0], publishers[0])
         before = await _count_link_downs(observers)
-        with Capture(lab, 0) as sender, Capture(lab, 1) as receiver:
+        with PacketCapture(lab, 0) as sender, PacketCapture(lab, 1) as receiver:
             if experiment == "tcp":
                 stack.callback(start_tcp_flow(lab))
             began = time.monotonic_ns()
@@ -159,7 +159,7 @@ def _schedule_outage(lab: Lab, began: Nanos, middle: Nanos) -> tuple[Nanos, Nano
 
 async def _measure_packet_bytes(lab: Lab, flow: EventFlow, client: Client) -> int:
     """The bytes of the packet of one event: the median of a few that are sent alone."""
-    with Capture(lab, 0) as capture:
+    with PacketCapture(lab, 0) as capture:
         await flow.publish(client, SAMPLE_HZ, SAMPLE_S)
         await asyncio.sleep(2 * SAMPLE_S / 10)
     flow.sent.clear()
@@ -233,5 +233,5 @@ def _outage_metrics(observed: _Observation, start: Nanos, until: Nanos) -> dict[
         "outage_packets": len(after_detection),
         "outage_packets_per_probe": len(after_detection) * PROBE_NS / (until - start - KNOWN_NS),
         "outage_bytes": sum(p.size for p in into),
-        "after_outage": most_bytes(after, SPAN_NS) * 8 * SECOND / SPAN_NS / RATE_BPS,
+        "after_outage": find_peak_bytes(after, SPAN_NS) * 8 * SECOND / SPAN_NS / RATE_BPS,
     }

@@ -44,7 +44,7 @@ class CapturedPacket(NamedTuple):
         return port in self.ports
 
 
-class Capture:
+class PacketCapture:
     """Records the packets of one host on the lab's devices, from `with` to its end."""
 
     def __init__(self, lab: Lab, host: PeerId) -> None:
@@ -60,7 +60,7 @@ class Capture:
         self._thread = threading.Thread(target=self._read, daemon=True)
         self.packets: list[CapturedPacket] = []
 
-    def __enter__(self) -> "Capture":
+    def __enter__(self) -> "PacketCapture":
         self._thread.start()
         return self
 
@@ -94,7 +94,7 @@ class Capture:
 def match_packets(
     sender: Iterable[CapturedPacket], receiver: Iterable[CapturedPacket]
 ) -> list[tuple[Nanos, Nanos, int]]:
-    """The packets that one host sent and the other received: when each left, how long it took, and its bytes."""
+    """Pair the packets that one host sent and the other received. Returns the send time, delay and size of each."""
     left: dict[bytes, list[Nanos]] = {}
     for packet in sender:
         if packet.sent:
@@ -107,7 +107,7 @@ def match_packets(
     return delays
 
 
-def most_bytes(packets: Iterable[CapturedPacket], span_ns: Nanos) -> int:
+def find_peak_bytes(packets: Iterable[CapturedPacket], span_ns: Nanos) -> int:
     """The most bytes within any time span of this length."""
     times = [(packet.time_ns, packet.size) for packet in packets]
     most = total = first = 0

@@ -54,7 +54,7 @@ class EventFlow:
         self.refused = 0
         self._waiting: set[asyncio.Task[None]] = set()
 
-    def topic(self, event: int) -> str:
+    def topic_name(self, event: int) -> str:
         return f"flow{self.number}-{event % len(DEADLINES_NS)}"
 
     async def publish(self, client: Client, rate: float, seconds: float) -> None:
@@ -66,35 +66,35 @@ class EventFlow:
                 await asyncio.sleep(ahead / SECOND)
             elif not event % 50:
                 await asyncio.sleep(0)
-            self._offer(client, len(self.sent))
+            self._offer_event(client, len(self.sent))
         for task in self._waiting:
             task.cancel()
 
-    def _offer(self, client: Client, event: int) -> None:
+    def _offer_event(self, client: Client, event: int) -> None:
         now = time.monotonic_ns()
         self.sent.append(now)
         if len(self._waiting) >= LARGEST_WAITING:
             self.refused += 1
             return
         head = _STAMP.pack(event, now) + MARKER
-        task = asyncio.create_task(self._hand(client, self.topic(event), head.ljust(PAYLOAD_BYTES, b".")))
+        task = asyncio.create_task(self._publish_event(client, self.topic_name(event), head.ljust(PAYLOAD_BYTES, b".")))
         self._waiting.add(task)
         task.add_done_callback(self._waiting.discard)
 
-    async def _hand(self, client: Client, topic: str, payload: bytes) -> None:
+    async def _publish_event(self, client: Client, topic: str, payload: bytes) -> None:
         try:
             if await client.try_publish({"topic": topic}, payload) is None:
                 self.refused += 1
         except ClientError:
             self.refused += 1
 
-    async def read(self, events: EventStream) -> None:
+    async def read_events(self, events: EventStream) -> None:
         async for arrival in events:
             event, _ = _STAMP.unpack_from(arrival.payload)
             self.came.setdefault(event, time.monotonic_ns())
 
     def count_by_deadline(self, begin: Nanos, end: Nanos) -> list[tuple[int, int, int]]:
-        """By deadline: how many events of this period came in time, how many came late, and how many there were."""
+        """For each deadline, count the events of this period that arrived on time, those that arrived late, and all."""
         totals = [[0, 0, 0] for _ in DEADLINES_NS]
         for event, sent in enumerate(self.sent):
             if begin <= sent < end:
@@ -140,12 +140,12 @@ async def run_linked_peers(
             for host in (0, 0, 1)
         ]
         for number, deadline in enumerate(DEADLINES_NS):
-            subscription = subscriber.subscribe(topic_filter(flow.topic(number)), deadline=deadline / SECOND)
-            reader = asyncio.create_task(flow.read(await stack.enter_async_context(subscription)))
+            subscription = subscriber.subscribe(topic_filter(flow.topic_name(number)), deadline=deadline / SECOND)
+            reader = asyncio.create_task(flow.read_events(await stack.enter_async_context(subscription)))
             stack.callback(reader.cancel)
         give_up = time.monotonic() + START_S
         for number in range(len(DEADLINES_NS)):
-            while not (await publisher.publish({"topic": flow.topic(number)}, _STAMP.pack(-1, 0))).targets:
+            while not (await publisher.publish({"topic": flow.topic_name(number)}, _STAMP.pack(-1, 0))).targets:
                 if time.monotonic() > give_up:
                     raise LabError(f"the peers did not find each other in {START_S:g} s")
                 await asyncio.sleep(0.05)

@@ -71,11 +71,11 @@ class Frr:
             "id": host.number,
             "address": host.address,
             "interval": self.bfd_ms,
-            "interfaces": interfaces(host),
+            "interfaces": interface_config(host),
         }
 
 
-def interfaces(host: LabNode) -> str:
+def interface_config(host: LabNode) -> str:
     """The interface sections of ospfd.conf. The cost of a link is its delay in tenths of a millisecond."""
     return "".join(
         _INTERFACE.format(device=interface.device, cost=max(1, round(10 * interface.delay_ns / MS)))
@@ -84,7 +84,7 @@ def interfaces(host: LabNode) -> str:
 
 
 def _count_routes(context: RunContext, host: LabNode) -> int:
-    """To how many other hosts there is a route. The kernel prints addresses in reverse, so 10.255 comes last."""
+    """Count the other hosts to which there is a route. The kernel prints addresses in reverse, so 10.255 comes last."""
     with context.lab.inside(host.number):
         lines = Path("/proc/thread-self/net/route").read_text().splitlines()[1:]
     return sum(line.split()[1].endswith("FF0A") for line in lines)

@@ -74,7 +74,7 @@ def find_tree_routes(graph: paths.Costs, publisher: PeerId, subscribers: tuple[P
 
 def find_two_routes(graph: paths.Costs, publisher: PeerId, subscriber: PeerId) -> list[Route]:
     """The shortest route, and of the next shortest the one that shares the fewest links with it."""
-    routes = paths.k_shortest(graph, publisher, subscriber, CANDIDATES)
+    routes = paths.k_shortest_paths(graph, publisher, subscriber, CANDIDATES)
     first = set(map(frozenset, pairwise(routes[0])))
     others = sorted(routes[1:], key=lambda route: len(first & set(map(frozenset, pairwise(route)))))
     return routes[:1] + others[:1]
@@ -121,11 +121,13 @@ class Forwarder:
             case "flood":
                 onward = [(n, data) for n in self._neighbours[host] if n != sender] if is_new else []
             case "two-path":
-                onward = self._split(host, numbers, body)
+                onward = self._split_by_next_hop(host, numbers, body)
         is_delivered = is_new and sender is not None and host in self._subscribers[stamp.topic]
         return onward, body if is_delivered else None
 
-    def _split(self, host: PeerId, numbers: "list[int] | tuple[int, ...]", body: bytes) -> list[tuple[PeerId, bytes]]:
+    def _split_by_next_hop(
+        self, host: PeerId, numbers: "list[int] | tuple[int, ...]", body: bytes
+    ) -> list[tuple[PeerId, bytes]]:
         groups: dict[PeerId, list[int]] = {}
         for number in numbers:
             route = self._plan.routes[number]

@@ -104,17 +104,17 @@ class Wend:
         }
 
     def _access_setting(self, context: RunContext, host: LabNode) -> str:
-        """The line that lets a peer listen on its links: the folder of its keys, or that it needs none."""
+        """The setting that lets a peer listen on its links: the folder of its keys, or `insecure = true`."""
         if self._root is None:
             return _OPEN
-        folder = self._root.write(context.folder / f"keys-{host.number}", f"peer-{host.number}", host.number)
+        folder = self._root.write_folder(context.folder / f"keys-{host.number}", f"peer-{host.number}", host.number)
         return f'keys = "{folder.name}"'
 
     async def publish(self, topic: int, payload: bytes) -> None:
         await self._clients[self._topics[topic].publisher].publish({"topic": self._topics[topic].name}, payload)
 
     async def data_packets(self) -> int | None:
-        """The data packets that the peers have counted. A datagram with several data packets counts as several."""
+        """Count the data packets that the peers have sent. A datagram with several data packets counts as several."""
         if self._root is None:
             return None
         statuses = await asyncio.gather(*(client.status() for client in self._clients.values()))

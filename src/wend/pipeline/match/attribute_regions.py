@@ -131,7 +131,7 @@ def as_double(value: Any) -> float:
         return float("inf") if value > 0 else float("-inf")
 
 
-class Plane:
+class AttributePlane:
     """The z-code space of one to three attributes."""
 
     def __init__(self, axes: Iterable[AttributeAxis]) -> None:
@@ -170,7 +170,7 @@ def required_values(wanted: Filter) -> dict[str, Values]:
     return {name: reduce(or_, (box[name] for box in boxes)) for name in sorted(names)}
 
 
-def choose_planes(sample: Sequence[Filter], count: int) -> list[Plane]:
+def choose_planes(sample: Sequence[Filter], count: int) -> list[AttributePlane]:
     """Choose the planes that leave the fewest comparisons. A plane is chosen if it saves more than its copy of the
     events costs.
 
@@ -179,7 +179,7 @@ def choose_planes(sample: Sequence[Filter], count: int) -> list[Plane]:
     cuts = {size: min(most, max(MIN_CUTS, round(regions ** (1 / size)))) for size, most in MAX_CUTS.items()}
     filters = [required_values(one) for one in sample if one.conjunctions]
     weighed = filters[:MAX_RATED]
-    singles = [Plane([axis]) for axis in _make_axes(filters, cuts[1])]
+    singles = [AttributePlane([axis]) for axis in _make_axes(filters, cuts[1])]
     if not singles:
         return []
     gains = {plane.names[0]: float(np.sum(1 - _plane_shares(plane, weighed))) for plane in singles}
@@ -187,7 +187,9 @@ def choose_planes(sample: Sequence[Filter], count: int) -> list[Plane]:
     candidates = list(singles)
     for size in (2, 3):
         coarser = {axis.name: axis for axis in _make_axes(filters, cuts[size])}
-        candidates += [Plane(coarser[name] for name in names) for names in itertools.combinations(sorted(best), size)]
+        candidates += [
+            AttributePlane(coarser[name] for name in names) for names in itertools.combinations(sorted(best), size)
+        ]
     table = np.array([_plane_shares(plane, weighed) for plane in candidates])
     chosen: list[int] = []
     shares = np.ones(len(weighed))
@@ -201,7 +203,7 @@ def choose_planes(sample: Sequence[Filter], count: int) -> list[Plane]:
     return [candidates[at] for at in chosen]
 
 
-def _plane_shares(plane: Plane, asked: list[dict[str, Values]]) -> NDArray[np.float64]:
+def _plane_shares(plane: AttributePlane, asked: list[dict[str, Values]]) -> NDArray[np.float64]:
     """The share of the plane that the regions of each filter cover, which is at least the share of its box."""
     return np.array([plane.cover(plane.box(wanted))[1] for wanted in asked])
 
@@ -221,7 +223,7 @@ def _make_axes(asked: list[dict[str, Values]], most: int) -> list[AttributeAxis]
 
 
 def _pick_bounds(ends: list[Any], most: int) -> tuple[Any, ...]:
-    """At most `most` of the bounds, with equally many between any two."""
+    """Choose at most `most` bounds, with the same number of bounds between any two of them."""
     ends = sorted(ends)
     if len(set(ends)) <= most:
         return tuple(sorted(set(ends)))
@@ -239,7 +241,7 @@ class Region(NamedTuple):
     first: int = 0
 
 
-def choose_regions(planes: Sequence[Plane], subscription: Filter) -> tuple[int, list[str]]:
+def choose_regions(planes: Sequence[AttributePlane], subscription: Filter) -> tuple[int, list[str]]:
     """The plane and the regions of a filter. A filter that matches nothing has no region."""
     if not subscription.conjunctions:
         return EVERYWHERE, []
@@ -252,34 +254,36 @@ def choose_regions(planes: Sequence[Plane], subscription: Filter) -> tuple[int, 
     return best, covers[best][0]
 
 
-class Router:
+class RegionRouter:
     """Finds the regions of each event of a batch."""
 
-    def __init__(self, planes: Sequence[Plane], regions: Sequence[Region]) -> None:
+    def __init__(self, planes: Sequence[AttributePlane], regions: Sequence[Region]) -> None:
         self._everywhere = [at for at, region in enumerate(regions) if region.plane == EVERYWHERE]
         self._grids = []
         for number, plane in enumerate(planes):
             positions = [at for at, region in enumerate(regions) if region.plane == number]
             if positions:
-                self._grids.append(Grid(plane, positions, [plane.space.region(regions[at].code) for at in positions]))
+                self._grids.append(
+                    RegionGrid(plane, positions, [plane.space.region(regions[at].code) for at in positions])
+                )
 
-    def route(self, batch: Batch) -> tuple[Ints, Ints, NDArray[np.bool_]]:
+    def find_regions(self, batch: Batch) -> tuple[Ints, Ints, NDArray[np.bool_]]:
         """Pairs of row and region, and whether the event is more than a point on the plane of that region."""
         rows = [np.tile(np.arange(len(batch)), len(self._everywhere))]
         regions = [np.repeat(np.array(self._everywhere, np.int64), len(batch))]
         wide = [np.zeros(len(rows[0]), bool)]
         for grid in self._grids:
-            for found in grid.route(batch):
+            for found in grid.find_regions(batch):
                 rows.append(found[0])
                 regions.append(found[1])
                 wide.append(np.full(len(found[0]), found[2]))
         return np.concatenate(rows), np.concatenate(regions), np.concatenate(wide)
 
 
-class Grid:
-    """The regions that hold each cell of a plane."""
+class RegionGrid:
+    """Maps each cell of a plane to the regions that contain it."""
 
-    def __init__(self, plane: Plane, regions: list[int], boxes: list[Box]) -> None:
+    def __init__(self, plane: AttributePlane, regions: list[int], boxes: list[Box]) -> None:
         self._plane = plane
         self._regions = np.array(regions, np.int64)
         self._shape = tuple(axis.cells for axis in plane.axes)
@@ -292,7 +296,7 @@ class Grid:
         self._lows = np.array([[low for low, _ in box.sides] for box in boxes])
         self._highs = np.array([[high for _, high in box.sides] for box in boxes])
 
-    def route(self, batch: Batch) -> Iterable[tuple[Ints, Ints, bool]]:
+    def find_regions(self, batch: Batch) -> Iterable[tuple[Ints, Ints, bool]]:
         lows, highs = self._plane.corners(batch)
         wide = (lows != highs).any(axis=1)
         points = np.flatnonzero(~wide)
@@ -306,7 +310,7 @@ class Grid:
             yield np.full(len(met), row), met, True
 
 
-def is_reported_here(plane: Plane, code: str, events: Ints, subscriptions: Ints) -> NDArray[np.bool_]:
+def is_reported_here(plane: AttributePlane, code: str, events: Ints, subscriptions: Ints) -> NDArray[np.bool_]:
     """Whether this region reports each pair, given the lowest corners of its event and of its subscription."""
     sides = np.array(plane.space.region(code).sides)
     shared = np.maximum(events, subscriptions)

@@ -18,13 +18,13 @@ from pyspark.sql import DataFrame
 
 from wend.matching.batch_index import BatchIndex
 from wend.matching.filters import Filter
-from wend.pipeline.code_hash import code_hash
+from wend.pipeline.code_hash import hash_code
 from wend.pipeline.match.match_input import attribute_batch, parse_filters
 from wend.pipeline.match.match_output import (
-    BatchSize,
-    count_rows,
+    MatchBatchSize,
     id_pair_batches,
     id_type,
+    make_count_rows,
     output_schema,
 )
 from wend.pipeline.spark.arrow_schema import spark_schema
@@ -41,13 +41,15 @@ Block = tuple[pa.Array, BatchIndex]
 
 
 def compile_blocks(subscriptions: DataFrame, count: int, folder: Path, kept: Path | None = None) -> DataFrame:
-    """Compile `id`, `filter` into block files. Each `file` is a row, and so is each filter that cannot be read:
-    `subscription`, `reason`. Blocks in the folder `kept` outlast the job, named after their content: a later job with
-    the same subscriptions need not parse them again."""
+    """Compile filters into block files: one row for each block, with its `file`, and one for each invalid filter, with
+    its `subscription` and the `reason`.
+
+    `subscriptions` has the columns `id` and `filter`. Blocks without invalid filters go into the folder `kept`, if it
+    is given, named by a hash of their content. A later job with the same subscriptions does not parse them again."""
     blocks = max(1, -(-count // BLOCK_ROWS))
     spread = subscriptions.repartition(blocks, "id").sortWithinPartitions("id")
     schema = pa.schema({"file": pa.string(), "subscription": id_type(subscriptions), "reason": pa.string()})
-    key = None if kept is None else (str(kept.absolute()), code_hash(_BLOCK_PARTS))
+    key = None if kept is None else (str(kept.absolute()), hash_code(_BLOCK_PARTS))
     return spread.mapInArrow(
         partial(_compile_batches, folder=str(folder), kept=key, schema=schema), spark_schema(schema)
     )
@@ -60,7 +62,7 @@ def _compile_batches(
     assert task is not None
     place = Path(folder) / f"block-{task.partitionId()}"
     if kept is not None:
-        batches, place = _stored_place(batches, *kept)
+        batches, place = _find_stored_block(batches, *kept)
         if place.exists():
             ids, _ = load_mapped(place)
             yield pa.RecordBatch.from_pylist([{"file": str(place)}], schema=schema)
@@ -88,7 +90,9 @@ def _compile_batches(
     yield pa.RecordBatch.from_pylist([{"file": str(place)}], schema=schema)
 
 
-def _stored_place(batches: Iterator[pa.RecordBatch], folder: str, code: str) -> tuple[Iterator[pa.RecordBatch], Path]:
+def _find_stored_block(
+    batches: Iterator[pa.RecordBatch], folder: str, code: str
+) -> tuple[Iterator[pa.RecordBatch], Path]:
     """The same batches, and the file of a block with their content."""
     content, digest = [], blake2b(code.encode(), digest_size=16)
     for batch in batches:
@@ -110,15 +114,17 @@ def match_events(
     """Match: `event`, `subscription`, a row for each match. With `count` also `matches`, a row for each event, and one
     for each subscription and task."""
     schema = output_schema(events, subscriptions, count=count)
-    task = partial(count_batches if count else pair_batches, folder=str(folder), files=tuple(files), schema=schema)
+    task = partial(
+        match_count_batches if count else match_pair_batches, folder=str(folder), files=tuple(files), schema=schema
+    )
     return events.mapInArrow(task, spark_schema(schema))
 
 
-def pair_batches(
+def match_pair_batches(
     batches: Iterator[pa.RecordBatch], folder: str, files: tuple[str, ...], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     blocks, done = _map_blocks(folder, files), 0
-    size = BatchSize(max((len(ids) for ids, _ in blocks), default=0))
+    size = MatchBatchSize(max((len(ids) for ids, _ in blocks), default=0))
     for batch in batches:
         start = 0
         while start < batch.num_rows:
@@ -136,7 +142,7 @@ def pair_batches(
         report_rows(folder, done)
 
 
-def count_batches(
+def match_count_batches(
     batches: Iterator[pa.RecordBatch], folder: str, files: tuple[str, ...], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     blocks, done = _map_blocks(folder, files), 0
@@ -148,8 +154,8 @@ def count_batches(
             of_events, of_subscriptions = index.count_batch(events)
             matches += of_events
             total += of_subscriptions
-        yield count_rows(schema, "event", batch.column("id"), matches)
+        yield make_count_rows(schema, "event", batch.column("id"), matches)
         done += batch.num_rows
         report_rows(folder, done)
     for (ids, _), total in zip(blocks, totals, strict=True):
-        yield count_rows(schema, "subscription", ids, total)
+        yield make_count_rows(schema, "subscription", ids, total)

@@ -22,9 +22,9 @@ from wend.matching.batch_index import BatchIndex
 from wend.matching.filters import Filter
 from wend.model.errors import ConfigError
 from wend.pipeline.match import broadcast_plan, partitioned_plan
-from wend.pipeline.match.attribute_regions import Plane, choose_planes
+from wend.pipeline.match.attribute_regions import AttributePlane, choose_planes
 from wend.pipeline.match.match_input import parse_filters, read_events, read_subscriptions
-from wend.pipeline.match.match_output import side_counts, sum_counts
+from wend.pipeline.match.match_output import select_side_counts, sum_counts
 from wend.pipeline.spark.partitions import MAX_ROWS, count_cores, spread_rows
 from wend.pipeline.spark.task_errors import translate_errors
 from wend.pipeline.spark.task_progress import READ, row_progress, sum_reported_rows
@@ -34,7 +34,7 @@ from wend.pipeline.storage.input_tables import (
     check_max_bad,
     check_share,
     quarantine_rows,
-    sift,
+    sift_table,
     write_quarantine,
 )
 from wend.pipeline.storage.job_folders import JobFolders, Target, literal_path, new_output
@@ -78,8 +78,8 @@ class MatchJob:
         self.index: Path | None = None
         self.seconds: dict[str, float] = {}
         with self.measure_time("survey"):
-            self.sifted = sift(read_subscriptions(spark, subscriptions), max_bad=max_bad)
-            self.sifted_events = sift(read_events(spark, events), max_bad=max_bad)
+            self.sifted = sift_table(read_subscriptions(spark, subscriptions), max_bad=max_bad)
+            self.sifted_events = sift_table(read_events(spark, events), max_bad=max_bad)
             self.subscriptions, self.events = self.sifted.rows, self.sifted_events.rows
             self.subscription_count = int(self.sifted.seen["rows"])
             self.event_count = int(self.sifted_events.seen["rows"])
@@ -95,7 +95,7 @@ class MatchJob:
         self.seconds[what] = round(time.perf_counter() - start, 3)
 
     @cached_property
-    def planes(self) -> list[Plane]:
+    def planes(self) -> list[AttributePlane]:
         return choose_planes(self.sample, self.subscription_count)
 
     def plan(self, choice: str = "auto", task_memory_mb: int = TASK_MEMORY_MB) -> MatchPlan:
@@ -207,7 +207,7 @@ class MatchJob:
                 return int(self.spark.read.parquet(literal_path(draft.result)).count())
             counted = self.spark.read.schema(answer.schema).parquet(literal_path(f"{draft.scratch}/counts"))
             # A task with the whole index counts all matches of an event at once.
-            alone = side_counts(counted, "event") if whole else sum_counts(counted, "event", self.events)
+            alone = select_side_counts(counted, "event") if whole else sum_counts(counted, "event", self.events)
             alone.write.parquet(f"{draft.result}/events")
             sum_counts(counted, "subscription", everyone).write.parquet(f"{draft.result}/subscriptions")
             events = self.spark.read.parquet(literal_path(f"{draft.result}/events"))

@@ -52,7 +52,7 @@ def _longest_id(ids: pa.Array) -> int:
     return 8 + (compute.max(compute.binary_length(ids)).as_py() or 0)
 
 
-class BatchSize:
+class MatchBatchSize:
     """How many events to match at once: fewer if each matches many of the filters."""
 
     def __init__(self, filters: int) -> None:
@@ -64,7 +64,7 @@ class BatchSize:
         self.events = max(1, min(MAX_BATCH_EVENTS, 4 * events, fitting))
 
 
-def count_rows(schema: pa.Schema, side: str, ids: pa.Array, matches: Ints) -> pa.RecordBatch:
+def make_count_rows(schema: pa.Schema, side: str, ids: pa.Array, matches: Ints) -> pa.RecordBatch:
     """The matches of ids of one side, `event` or `subscription`. The other id is null."""
     columns = [
         ids.cast(schema.field(name).type) if name == side else pa.nulls(len(ids), schema.field(name).type)
@@ -73,7 +73,7 @@ def count_rows(schema: pa.Schema, side: str, ids: pa.Array, matches: Ints) -> pa
     return pa.RecordBatch.from_arrays([*columns, pa.array(matches)], schema=schema)
 
 
-def side_counts(counted: DataFrame, side: str) -> DataFrame:
+def select_side_counts(counted: DataFrame, side: str) -> DataFrame:
     """Select the rows of one side: `side`, `matches`."""
     return counted.where(f"{side} IS NOT NULL").select(side, "matches")
 
@@ -81,4 +81,4 @@ def side_counts(counted: DataFrame, side: str) -> DataFrame:
 def sum_counts(counted: DataFrame, side: str, everyone: DataFrame) -> DataFrame:
     """Sum the matches of each id of `everyone`: `side`, `matches`. An id without a match has 0."""
     nothing = everyone.select(F.col("id").alias(side), F.lit(0).cast("bigint").alias("matches"))
-    return side_counts(counted, side).unionByName(nothing).groupBy(side).agg(F.sum("matches").alias("matches"))
+    return select_side_counts(counted, side).unionByName(nothing).groupBy(side).agg(F.sum("matches").alias("matches"))

@@ -24,9 +24,9 @@ from wend.matching.batch_index import BatchIndex
 from wend.matching.filters import Filter
 from wend.pipeline.match.attribute_regions import (
     EVERYWHERE,
-    Plane,
+    AttributePlane,
     Region,
-    Router,
+    RegionRouter,
     choose_regions,
     is_reported_here,
     required_values,
@@ -34,11 +34,11 @@ from wend.pipeline.match.attribute_regions import (
 from wend.pipeline.match.match_input import attribute_batch, parse_filters
 from wend.pipeline.match.match_output import (
     MAX_BATCH_EVENTS,
-    BatchSize,
     Ints,
-    count_rows,
+    MatchBatchSize,
     id_pair_batches,
     id_type,
+    make_count_rows,
     output_schema,
 )
 from wend.pipeline.spark.arrow_schema import spark_schema
@@ -50,10 +50,10 @@ UNREADABLE = -2
 """The plane of filters that cannot be read."""
 
 
-class Layout(msgspec.Struct, frozen=True):
+class RegionLayout(msgspec.Struct, frozen=True):
     """The planes and regions of a job, as its tasks need them."""
 
-    planes: tuple[Plane, ...]
+    planes: tuple[AttributePlane, ...]
     regions: tuple[Region, ...]
 
     def find_region(self, group: int) -> Region:
@@ -61,7 +61,7 @@ class Layout(msgspec.Struct, frozen=True):
         return self.regions[int(at)]
 
 
-def route_subscriptions(subscriptions: DataFrame, planes: Sequence[Plane], folder: Path | None) -> DataFrame:
+def route_subscriptions(subscriptions: DataFrame, planes: Sequence[AttributePlane], folder: Path | None) -> DataFrame:
     """Send `id`, `filter` to regions: `plane`, `region`, `subscription`, `filter` (parsed), a row for each region. A
     filter that cannot be read goes to the plane `UNREADABLE`, with the reason in place of the region."""
     types = [("plane", pa.int32()), ("region", pa.string()), ("subscription", id_type(subscriptions))]
@@ -73,7 +73,7 @@ def route_subscriptions(subscriptions: DataFrame, planes: Sequence[Plane], folde
 
 
 def route_subscription_batches(
-    batches: Iterator[pa.RecordBatch], planes: tuple[Plane, ...], schema: pa.Schema, folder: str | None
+    batches: Iterator[pa.RecordBatch], planes: tuple[AttributePlane, ...], schema: pa.Schema, folder: str | None
 ) -> Iterator[pa.RecordBatch]:
     done = 0
     for batch in batches:
@@ -110,33 +110,33 @@ def count_subscriptions(routed: DataFrame) -> DataFrame:
     )
 
 
-def count_events(events: DataFrame, layout: Layout) -> DataFrame:
+def count_events(events: DataFrame, layout: RegionLayout) -> DataFrame:
     """Count the events in each region. Columns: `number`, the position of the region, and `events`."""
     counted = events.mapInArrow(partial(count_event_batches, layout=layout), "number bigint, events bigint")
     return counted.groupBy("number").agg(F.sum("events").alias("events"))
 
 
-def count_event_batches(batches: Iterator[pa.RecordBatch], layout: Layout) -> Iterator[pa.RecordBatch]:
-    router = Router(layout.planes, layout.regions)
+def count_event_batches(batches: Iterator[pa.RecordBatch], layout: RegionLayout) -> Iterator[pa.RecordBatch]:
+    router = RegionRouter(layout.planes, layout.regions)
     counts = np.zeros(len(layout.regions), np.int64)
     for batch in batches:
-        _, regions, _ = router.route(attribute_batch(batch.column("attributes")))
+        _, regions, _ = router.find_regions(attribute_batch(batch.column("attributes")))
         counts += np.bincount(regions, minlength=len(counts))
     at = np.flatnonzero(counts)
     yield pa.RecordBatch.from_arrays([pa.array(at), pa.array(counts[at])], ["number", "events"])
 
 
-def make_layout(planes: Sequence[Plane], rows: Iterable[dict[str, Any]]) -> Layout:
+def make_layout(planes: Sequence[AttributePlane], rows: Iterable[dict[str, Any]]) -> RegionLayout:
     """Order the populated regions, and cut them into blocks that a task can hold."""
     ordered = sorted(rows, key=lambda row: (row["plane"], row["region"]))
     regions = [
         Region(row["plane"], row["region"], row["subscriptions"], -(-row["subscriptions"] // BLOCK_ROWS))
         for row in ordered
     ]
-    return Layout(tuple(planes), tuple(regions))
+    return RegionLayout(tuple(planes), tuple(regions))
 
 
-def add_slices(layout: Layout, loads_of: Iterable[dict[str, Any]]) -> tuple[Layout, int]:
+def add_slices(layout: RegionLayout, loads_of: Iterable[dict[str, Any]]) -> tuple[RegionLayout, int]:
     """Add slices and group numbers to a layout; also return the number of event rows over all groups."""
     events = {row["number"]: row["events"] for row in loads_of}
     regions, first, rows = [], 0, 0
@@ -145,10 +145,10 @@ def add_slices(layout: Layout, loads_of: Iterable[dict[str, Any]]) -> tuple[Layo
         regions.append(region._replace(slices=slices, first=first))
         first += region.blocks * slices
         rows += region.blocks * events.get(at, 0)
-    return Layout(layout.planes, tuple(regions)), rows
+    return RegionLayout(layout.planes, tuple(regions)), rows
 
 
-def gather_groups(routed: DataFrame, events: DataFrame, layout: Layout, tasks: int) -> DataFrame:
+def gather_groups(routed: DataFrame, events: DataFrame, layout: RegionLayout, tasks: int) -> DataFrame:
     """Bring each group into one of the tasks, with its subscriptions before its events."""
     regions = routed.sparkSession.createDataFrame(_region_table(layout))
     slices = F.explode(F.sequence(F.lit(0).cast("bigint"), F.col("slices") - 1))
@@ -166,7 +166,7 @@ def gather_groups(routed: DataFrame, events: DataFrame, layout: Layout, tasks: i
     return together.repartition(tasks, "group").sortWithinPartitions("group", "is_event")
 
 
-def _region_table(layout: Layout) -> pa.Table:
+def _region_table(layout: RegionLayout) -> pa.Table:
     columns = {
         "plane": pa.array([region.plane for region in layout.regions], pa.int32()),
         "region": pa.array([region.code for region in layout.regions], pa.string()),
@@ -175,15 +175,15 @@ def _region_table(layout: Layout) -> pa.Table:
     return pa.table(columns | {name: pa.array(found, pa.int64()) for name, found in numbers.items()})
 
 
-def route_event_batches(batches: Iterator[pa.RecordBatch], layout: Layout) -> Iterator[pa.RecordBatch]:
-    router = Router(layout.planes, layout.regions)
+def route_event_batches(batches: Iterator[pa.RecordBatch], layout: RegionLayout) -> Iterator[pa.RecordBatch]:
+    router = RegionRouter(layout.planes, layout.regions)
     first, blocks, slices = (
         np.array([getattr(region, name) for region in layout.regions], np.int64)
         for name in ("first", "blocks", "slices")
     )
     for arrived in batches:
         for batch in (arrived.slice(start, MAX_BATCH_EVENTS) for start in range(0, arrived.num_rows, MAX_BATCH_EVENTS)):
-            rows, regions, wide = router.route(attribute_batch(batch.column("attributes")))
+            rows, regions, wide = router.find_regions(attribute_batch(batch.column("attributes")))
             hashes = batch.column("hash").to_numpy()[rows]
             # A region with several blocks gets a copy of the event for each block.
             copies = blocks[regions]
@@ -207,7 +207,7 @@ def match_groups(
     groups: DataFrame,
     events: DataFrame,
     subscriptions: DataFrame,
-    layout: Layout,
+    layout: RegionLayout,
     folder: Path | None,
     *,
     count: bool,
@@ -221,7 +221,7 @@ def match_groups(
 
 
 def match_group_batches(
-    batches: Iterator[pa.RecordBatch], layout: Layout, schema: pa.Schema, folder: str | None, count: bool
+    batches: Iterator[pa.RecordBatch], layout: RegionLayout, schema: pa.Schema, folder: str | None, count: bool
 ) -> Iterator[pa.RecordBatch]:
     group, done = None, 0
     for batch in batches:
@@ -229,7 +229,7 @@ def match_group_batches(
             if group is None or group.number != number:
                 if group is not None and count:
                     yield group.subscription_totals(schema)
-                group = Group(number, layout)
+                group = RegionGroup(number, layout)
             if not is_event:
                 group.add(run.column("subscription"), run.column("filter"))
                 continue
@@ -251,10 +251,10 @@ def _split_runs(batch: pa.RecordBatch) -> Iterator[tuple[int, bool, pa.RecordBat
             yield int(groups[start]), bool(kinds[start]), batch.slice(start, stop - start)
 
 
-class Group:
+class RegionGroup:
     """The subscriptions of one group. The first event compiles them."""
 
-    def __init__(self, number: int, layout: Layout) -> None:
+    def __init__(self, number: int, layout: RegionLayout) -> None:
         self.number = number
         self._region = layout.find_region(number)
         self._plane = None if self._region.plane == EVERYWHERE else layout.planes[self._region.plane]
@@ -263,7 +263,7 @@ class Group:
         self._index: BatchIndex | None = None
         self._corners: Ints | None = None
         self._matches = np.zeros(0, np.int64)
-        self._size: BatchSize | None = None
+        self._size: MatchBatchSize | None = None
 
     def add(self, ids: pa.Array, filters: pa.Array) -> None:
         self._ids.append(ids)
@@ -282,7 +282,7 @@ class Group:
 
     def _cut_events(self, run: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, Ints, Ints]]:
         """Cut events into parts whose pairs fit into memory."""
-        self._size = self._size or BatchSize(len(self._filters))
+        self._size = self._size or MatchBatchSize(len(self._filters))
         start = 0
         while start < run.num_rows:
             part = run.slice(start, self._size.events)
@@ -306,7 +306,7 @@ class Group:
         )
         return rows[reported], matches[reported]
 
-    def _lowest_corners(self, plane: Plane) -> Ints:
+    def _lowest_corners(self, plane: AttributePlane) -> Ints:
         if self._corners is None:
             boxes = (plane.box(required_values(one)) for one in self._filters)
             self._corners = np.array([[low for low, _ in box.sides] for box in boxes])
@@ -327,9 +327,9 @@ class Group:
             matches, of_subscriptions = index.count_batch(attribute_batch(run.column("attributes")))
             self._matches += of_subscriptions
         some = np.flatnonzero(matches)
-        yield count_rows(schema, "event", run.column("event").take(pa.array(some)), matches[some])
+        yield make_count_rows(schema, "event", run.column("event").take(pa.array(some)), matches[some])
 
     def subscription_totals(self, schema: pa.Schema) -> pa.RecordBatch:
         some = np.flatnonzero(self._matches)
         ids = self._ids[0].take(pa.array(some)) if len(some) else pa.nulls(0, schema.field(1).type)
-        return count_rows(schema, "subscription", ids, self._matches[some])
+        return make_count_rows(schema, "subscription", ids, self._matches[some])

@@ -29,8 +29,8 @@ from wend.model.errors import ConfigError
 from wend.pipeline.spark.spark_settings import (
     LOCAL,
     choose_python,
+    default_settings,
     is_submitted,
-    own_settings,
     parse_conf,
     user_settings,
 )
@@ -118,7 +118,7 @@ def _start_session(master: str | None, conf: dict[str, str]) -> SparkSession:
     for name, value in {
         "spark.master": user_conf.get("spark.master", LOCAL),
         **conf,
-        **own_settings(user_conf, scratch),
+        **default_settings(user_conf, scratch),
     }.items():
         builder = builder.config(name, value)
     log = scratch / "spark.log"
@@ -198,7 +198,7 @@ def spark_log() -> Path | None:
 
 
 def _scratch_folder() -> Path:
-    """The temporary folder of this process. The JVM outlives its session, so the folder goes when the process ends."""
+    """The temporary folder of this process. The JVM outlives its session, so the folder is removed at exit."""
     pid = os.getpid()
     if pid not in _scratch_folders:
         root = Path(os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir())

@@ -78,8 +78,8 @@ def _submitted_settings() -> dict[str, str]:
     return dict(SparkConf().getAll())
 
 
-def own_settings(user_conf: Mapping[str, str], scratch: Path) -> dict[str, str]:
-    """The settings of Wend for which the user has set nothing. Java's options are added to those of the user."""
+def default_settings(user_conf: Mapping[str, str], scratch: Path) -> dict[str, str]:
+    """Wend's values for the settings that the user has not set. Java options are added to those of the user."""
     java = user_conf.get(_JAVA_OPTIONS, "")
     if "log4j" not in java:
         log_config = scratch / "log4j2.properties"

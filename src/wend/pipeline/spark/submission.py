@@ -114,7 +114,7 @@ def write_script(path: Path) -> None:
 def submit_command(
     archive: Path, script: Path, job: Iterable[str], master: str | None, conf: Iterable[str], more: Iterable[str]
 ) -> list[str]:
-    """The words of the command. It passes the options of the user on, and sets nothing else."""
+    """Make the `spark-submit` command. It passes on the options of the user, and sets no others."""
     words = [_find_spark_submit()]
     words += [] if master is None else ["--master", master]
     for setting in conf:
@@ -131,7 +131,7 @@ def _find_spark_submit() -> str:
 
 
 def submit_environment() -> dict[str, str]:
-    """The driver runs in this interpreter, unless the user has chosen another."""
+    """Make the environment of `spark-submit`: the driver uses this interpreter, unless the user has chosen another."""
     return {"PYSPARK_DRIVER_PYTHON": sys.executable, **os.environ}
 
 

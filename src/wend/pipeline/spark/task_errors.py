@@ -55,7 +55,7 @@ def translate_error(error: Exception, opening: str = "the Spark job failed") -> 
     if ours is not None:
         kind = getattr(errors, ours[1], ConfigError)
         return kind(ours[2].strip()) if issubclass(kind, WendError) else ConfigError(ours[2].strip())
-    why = find_cause(error)
+    why = find_error_line(error)
     log = f"the log is {_write_log(error)}"
     if _LOST_PART.search(text):
         return TryAgain(f"{opening}: {why}; a part of Spark was lost or had no room, so try again ({log})")
@@ -64,7 +64,7 @@ def translate_error(error: Exception, opening: str = "the Spark job failed") -> 
     return InternalError(f"{opening}, probably by a mistake of Wend's: {why} ({log})")
 
 
-def find_cause(error: Exception) -> str:
+def find_error_line(error: Exception) -> str:
     """The line that says what happened: the error of the Python task, else Java's innermost one."""
     text = str(error).strip()
     python = _PYTHON.findall(text) if "Traceback (most recent call last)" in text else []

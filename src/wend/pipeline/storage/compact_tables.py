@@ -20,7 +20,7 @@ MERGED_BYTES = 128 * 2**20
 
 
 class CompactionSummary(msgspec.Struct, frozen=True):
-    """What a compaction did."""
+    """The result of a compaction."""
 
     files_before: int
     files_after: int
@@ -30,16 +30,16 @@ class CompactionSummary(msgspec.Struct, frozen=True):
     out: str
 
 
-def compact(spark: SparkSession, folder: Target, *, retain_ns: int) -> CompactionSummary:
+def compact_tables(spark: SparkSession, folder: Target, *, retain_ns: int) -> CompactionSummary:
     """Merge the small files of all tables, and remove old versions."""
     tables = TableFolder(spark, folder)
     with translate_errors():
-        base = version = tables.require_newest()
+        base = version = tables.require_newest_version()
         changes = {name: _merge_small_files(tables, base, name) for name in sorted(base.tables)}
         changes = {name: change for name, change in changes.items() if change.removed}
         if changes:
             version = tables.commit(base, changes, alone=False)
-        versions, files = tables.clean(retain_ns)
+        versions, files = tables.remove_old_versions(retain_ns)
     return CompactionSummary(len(base.files()), len(version.files()), versions, files, version.number, str(folder))
 
 

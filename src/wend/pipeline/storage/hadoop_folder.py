@@ -68,14 +68,14 @@ class HadoopFolder:
     def path(self, inside: str) -> str:
         return f"{self.address}/{inside}"
 
-    def names(self, inside: str) -> list[str]:
+    def list_names(self, inside: str) -> list[str]:
         return [path.rpartition("/")[2] for path, _, _ in self._walk(inside)]
 
-    def sizes(self, inside: str) -> Iterator[tuple[str, int]]:
+    def list_sizes(self, inside: str) -> Iterator[tuple[str, int]]:
         for path, size, _ in self._walk(inside):
             yield path, size
 
-    def ages(self, inside: str, now_ns: int) -> Iterator[tuple[str, int]]:
+    def list_ages(self, inside: str, now_ns: int) -> Iterator[tuple[str, int]]:
         for path, _, changed_ns in self._walk(inside):
             yield path, now_ns - changed_ns
 
@@ -136,7 +136,7 @@ class HadoopFolder:
         with self._translate_errors("write"):
             self._fs.delete(self._path(self.path(inside)), True)
 
-    def prune(self, inside: str) -> None:
+    def remove_empty_folders(self, inside: str) -> None:
         """Do nothing: object stores have no folders, and empty ones in HDFS cost nothing."""
 
     @contextmanager

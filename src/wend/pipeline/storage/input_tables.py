@@ -29,7 +29,7 @@ PLACE_COLUMNS = ["file", "block", "place"]
 
 @dataclass(frozen=True)
 class InputTable:
-    """A table as it was read."""
+    """A table that a user brought, before its bad rows are removed."""
 
     path: str
     rows: DataFrame
@@ -84,13 +84,13 @@ def _check_batches(
         yield batch.set_column(at, batch.schema.field(at), pa.array([a or b for a, b in both], pa.string()))
 
 
-def sift(
+def sift_table(
     table: InputTable, names: Iterable[str] = (), *, max_bad: float = MAX_BAD, seen: dict[str, Any] | None = None
 ) -> SiftedTable:
     """Survey a table and remove its bad rows. `seen` has the number of good `rows` and, for each named column,
     `known_NAME` (how many have a value), `least_NAME` and `most_NAME`. The caller may pass a survey of the same
     table."""
-    seen = seen or survey(table.judged, names)
+    seen = seen or survey_rows(table.judged, names)
     bad = (seen["bad"] or 0) + (seen["doubled"] or 0)
     if not bad:
         return SiftedTable(table, table.rows, seen)
@@ -106,11 +106,11 @@ def sift(
         # Repeated rows no longer count as rows.
         seen |= {"rows": seen["rows"] - seen["doubled"]}
         if list(names):
-            seen |= survey(good, names)
+            seen |= survey_rows(good, names)
     return SiftedTable(table, good.select(*table.rows.columns), seen, quarantine, bad)
 
 
-def survey(judged: DataFrame, names: Iterable[str] = (), middle: str | None = None) -> dict[str, Any]:
+def survey_rows(judged: DataFrame, names: Iterable[str] = (), middle: str | None = None) -> dict[str, Any]:
     """Count good and bad rows, and those that repeat an id; summarise the named columns of good rows. `middle_NAME` has
     the ends of the middle 90 % of the column `middle`, about."""
     names = list(names)

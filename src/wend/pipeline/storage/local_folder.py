@@ -24,7 +24,7 @@ class LocalFolder:
     def path(self, inside: str) -> str:
         return str(self._folder / inside)
 
-    def names(self, inside: str) -> list[str]:
+    def list_names(self, inside: str) -> list[str]:
         try:
             return os.listdir(self._folder / inside)
         except FileNotFoundError:
@@ -60,7 +60,7 @@ class LocalFolder:
                 draft.unlink(missing_ok=True)
         return True
 
-    def sizes(self, inside: str) -> Iterator[tuple[str, int]]:
+    def list_sizes(self, inside: str) -> Iterator[tuple[str, int]]:
         """All files below, with their sizes."""
         for at, _, names in os.walk(self._folder / inside):
             for name in names:
@@ -68,8 +68,8 @@ class LocalFolder:
                 with suppress(FileNotFoundError):
                     yield path.relative_to(self._folder).as_posix(), path.stat().st_size
 
-    def ages(self, inside: str, now_ns: int) -> Iterator[tuple[str, int]]:
-        for path, _ in list(self.sizes(inside)):
+    def list_ages(self, inside: str, now_ns: int) -> Iterator[tuple[str, int]]:
+        for path, _ in list(self.list_sizes(inside)):
             with suppress(FileNotFoundError):
                 yield path, now_ns - (self._folder / path).stat().st_mtime_ns
 
@@ -80,7 +80,7 @@ class LocalFolder:
         else:
             (self._folder / inside).unlink(missing_ok=True)
 
-    def prune(self, inside: str) -> None:
+    def remove_empty_folders(self, inside: str) -> None:
         """Remove empty folders below."""
         for at, _, _ in os.walk(self._folder / inside, topdown=False):
             with suppress(OSError):

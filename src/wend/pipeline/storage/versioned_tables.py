@@ -104,14 +104,14 @@ class TableFolder:
 
     # Reading
 
-    def newest(self) -> FolderVersion | None:
+    def newest_version(self) -> FolderVersion | None:
         """The newest version; None if the folder has none."""
         versions = map(self._read, reversed(self.version_numbers()))
         return next((version for version in versions if version is not None), None)
 
-    def require_newest(self) -> FolderVersion:
+    def require_newest_version(self) -> FolderVersion:
         """The newest version of a folder that must have one."""
-        newest = self.newest()
+        newest = self.newest_version()
         if newest is None:
             raise ConfigError(
                 f"{self.address} has no tables of Wend's (there is no folder versions in it)", code="unreadable"
@@ -119,7 +119,7 @@ class TableFolder:
         return newest
 
     def version_numbers(self) -> list[int]:
-        names = self._files.names("versions")
+        names = self._files.list_names("versions")
         return sorted(int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdigit())
 
     def _read(self, number: int) -> FolderVersion | None:
@@ -188,7 +188,7 @@ class TableFolder:
             frame.write if by is None else frame.withColumnRenamed(by, _BUCKET_COLUMN).write.partitionBy(_BUCKET_COLUMN)
         )
         writer.parquet(spark_path(self._files.path(inside)))
-        sizes = sorted((path, size) for path, size in self._files.sizes(inside) if _is_data_file(path))
+        sizes = sorted((path, size) for path, size in self._files.list_sizes(inside) if _is_data_file(path))
         return tuple(DataFile(path, size, _parse_bucket(path)) for path, size in sizes)
 
     def commit(
@@ -207,7 +207,7 @@ class TableFolder:
             version = _apply_changes(base, changes, self._clock(), transaction, settings, facts)
             if self._files.create(_version_name(version.number), msgspec.json.format(msgspec.json.encode(version))):
                 return version
-            newer = self.require_newest()
+            newer = self.require_newest_version()
             missing = {path for change in changes.values() for path in change.removed} - newer.files().keys()
             if alone or missing:
                 break
@@ -216,7 +216,7 @@ class TableFolder:
 
     # Cleaning up
 
-    def remove(self, files: Iterable[DataFile]) -> None:
+    def remove_written(self, files: Iterable[DataFile]) -> None:
         """Remove files that are in no version, with the folders in which they were written."""
         for folder in sorted({"/".join(file.path.split("/")[:2]) for file in files}):
             self._files.remove(folder)
@@ -226,7 +226,7 @@ class TableFolder:
         for file in files:
             self._files.remove(file.path)
 
-    def clean(self, retain_ns: int) -> tuple[int, int]:
+    def remove_old_versions(self, retain_ns: int) -> tuple[int, int]:
         """Remove versions that were replaced longer ago than this, and files that no version names. Return how many of
         each. A file younger than that may belong to a commit in progress."""
         now, numbers = self._clock(), self.version_numbers()
@@ -241,18 +241,18 @@ class TableFolder:
         retained = [version for number, version in versions.items() if number not in old and version is not None]
         named = {path for version in retained for path in version.files()}
         removed = 0
-        for path, age_ns in self._files.ages("data", now):
+        for path, age_ns in self._files.list_ages("data", now):
             if path not in named and age_ns > retain_ns:
                 self._files.remove(path)
                 removed += path.endswith(".parquet")
-        self._files.prune("data")
+        self._files.remove_empty_folders("data")
         return len(old), removed
 
 
 def read_table(spark: "SparkSession | None", folder: Target, name: str) -> pa.Table:
     """The newest version of a table. Only an address needs Spark."""
     tables = TableFolder(spark, folder)
-    return tables.read(tables.require_newest(), name)
+    return tables.read(tables.require_newest_version(), name)
 
 
 def _files_in_buckets(table: TableVersion, buckets: Collection[int | None] | None) -> list[DataFile]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from wend.model.errors import ConfigError
 from wend.model.version import core_build
-from wend.pipeline.code_hash import COMPILED, code_hash
+from wend.pipeline.code_hash import COMPILED, hash_code
 
 R_contra = TypeVar("R_contra", contravariant=True)
 
@@ -31,7 +31,7 @@ class RunKind(Protocol[R_contra]):
 
     @property
     def averaged(self) -> tuple[str, ...]:
-        """The metrics that are averaged over seeds."""
+        """The names of the metrics that are averaged over seeds."""
 
     def code(self) -> str:
         """The hash of the code that decides a run. A run that this code has finished is not repeated."""
@@ -50,7 +50,7 @@ class RunKind(Protocol[R_contra]):
 
 
 def check_code(parts: tuple[str, ...], code: str) -> None:
-    here = code_hash(parts)
+    here = hash_code(parts)
     if here != code and here.removesuffix(COMPILED) == code.removesuffix(COMPILED):
         raise ConfigError(
             f"this worker runs Wend's {core_build()} core, the driver the other one: a sweep does not mix them, so "

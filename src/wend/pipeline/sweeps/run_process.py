@@ -19,7 +19,7 @@ from pyspark import cloudpickle
 
 
 class RunFailed(Exception):
-    """A run that raised: the error as one line, and its traceback."""
+    """Raised if a run raised an exception. It has the error as one line, and the traceback."""
 
     def __init__(self, error: str, trace: str) -> None:
         super().__init__(error)
@@ -27,11 +27,11 @@ class RunFailed(Exception):
 
 
 class RunDied(Exception):
-    """A run that ended its process."""
+    """Raised if a run ended its process."""
 
 
 class RunTimeout(Exception):
-    """A run that took too long."""
+    """Raised if a run took too long."""
 
 
 class RunProcess:
@@ -41,7 +41,7 @@ class RunProcess:
         forked = get_context("fork")
         self._calls, theirs = forked.Pipe()
         life, self._alive = os.pipe()
-        self._process = forked.Process(target=_serve, args=(theirs, self._calls, life, self._alive), daemon=True)
+        self._process = forked.Process(target=_serve_calls, args=(theirs, self._calls, life, self._alive), daemon=True)
         self._process.start()
         theirs.close()
         os.close(life)
@@ -72,7 +72,7 @@ class RunProcess:
         os.close(self._alive)
 
 
-def _serve(calls: Connection, theirs: Connection, life: int, alive: int) -> None:
+def _serve_calls(calls: Connection, theirs: Connection, life: int, alive: int) -> None:
     # The copies of the parent's ends must be closed, or this process would not see the parent end.
     theirs.close()
     os.close(alive)

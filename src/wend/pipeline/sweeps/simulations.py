@@ -14,7 +14,7 @@ from wend.model.error_text import join_with_or
 from wend.model.errors import ConfigError
 from wend.model.summary import Summary
 from wend.model.units import SECOND
-from wend.pipeline.code_hash import PARTS, code_hash
+from wend.pipeline.code_hash import PARTS, hash_code
 from wend.pipeline.scenario_rows import (
     RATIOS,
     RESULT_SCHEMA,
@@ -46,7 +46,7 @@ class Simulations:
     row = staticmethod(run_row)
 
     def code(self) -> str:
-        return code_hash(PARTS)
+        return hash_code(PARTS)
 
     def cost(self, run: Scenario) -> float:
         packets = 0.5 * run.duration_ns / SECOND * run.rate_hz * (run.topics or TOPICS) * run.peers

@@ -76,14 +76,14 @@ class RunStore:
 
     def list_finished(self) -> set[str]:
         """The keys of the runs that finished without an error. It only lists the folder, so it is cheap."""
-        names = self._names()
+        names = self._list_names()
         inside = (_runs_in(self.folder / name) for name in names if name.startswith(_COMPACTED))
         return {name.removesuffix(".parquet") for name in names if _is_result(name)}.union(*inside)
 
     def compact(self, schema: pa.Schema, most: int = MAX_FILES) -> None:
         """Gather results that have a file each into one file, if they are many. A crash in between leaves runs in both
         places; the next call removes the single files."""
-        names = self._names()
+        names = self._list_names()
         there = frozenset().union(*(_runs_in(self.folder / name) for name in names if name.startswith(_COMPACTED)))
         single = sorted(name for name in names if _is_result(name))
         rest = [name for name in single if name.removesuffix(".parquet") not in there]
@@ -99,9 +99,9 @@ class RunStore:
 
     def list_quarantined(self) -> set[str]:
         """The keys of the runs that are not tried again."""
-        return {name.removesuffix(_QUARANTINE) for name in self._names() if name.endswith(_QUARANTINE)}
+        return {name.removesuffix(_QUARANTINE) for name in self._list_names() if name.endswith(_QUARANTINE)}
 
-    def _names(self) -> list[str]:
+    def _list_names(self) -> list[str]:
         with os.scandir(self.folder) as entries:
             return [entry.name for entry in entries if not entry.name.startswith(".")]
 
@@ -125,7 +125,7 @@ class SweepResult:
     failures: list[dict[str, Any]]
 
 
-def sweep(
+def run_sweep(
     spark: SparkSession,
     kind: RunKind[R],
     runs: Iterable[R],
@@ -151,7 +151,7 @@ def sweep(
     queue = sorted(weights, key=lambda key: (-weights[key], key))
     if queue:
         frame = run_frame(spark, kind, [by_key[key] for key in queue])
-        results = execute(frame, store.folder, kind, code, len(queue), limit_s)
+        results = execute_runs(frame, store.folder, kind, code, len(queue), limit_s)
         with run_progress(store.list_finished, weights, total=len(by_key), quiet=quiet):
             _execute_job(results, store, queue)
         store.compact(kind.result_schema)
@@ -164,7 +164,7 @@ def run_frame(spark: SparkSession, kind: RunKind[R], runs: Sequence[R]) -> DataF
     return spark.createDataFrame(pa.Table.from_pylist(rows, schema=kind.run_schema))
 
 
-def execute(
+def execute_runs(
     runs: DataFrame, folder: Path, kind: RunKind[R], code: str, count: int, limit_s: float = LIMIT_S
 ) -> DataFrame:
     """Execute rows of runs; return rows of results. Each result is a file in `folder` before it is a row."""

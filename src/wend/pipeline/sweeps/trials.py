@@ -23,7 +23,7 @@ import pyarrow as pa
 
 import wend
 from wend.model.errors import ConfigError
-from wend.pipeline.code_hash import code_hash
+from wend.pipeline.code_hash import hash_code
 from wend.pipeline.scenario_rows import arrow_type
 from wend.pipeline.sweeps.run_kind import check_code, finite_or_null
 
@@ -124,7 +124,7 @@ class Trials:
         return (*dict.fromkeys(metric for kind in self.kinds for metric in kind.metrics), "wall_s")
 
     def code(self) -> str:
-        return code_hash(self.parts)
+        return hash_code(self.parts)
 
     @cached_property
     def parts(self) -> tuple[str, ...]:

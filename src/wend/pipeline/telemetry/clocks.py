@@ -42,7 +42,7 @@ Node = tuple[int, int]
 
 
 class Clocks(NamedTuple):
-    """How far each incarnation's clock is ahead of the reference."""
+    """The offset of each incarnation's clock from the reference clock."""
 
     offsets: dict[Node, int]
     unaligned: list[Node]

@@ -45,7 +45,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
     source: str
 
 
-def follow(
+def follow_segments(
     spark: SparkSession,
     source: str,
     folder: str,
@@ -117,7 +117,7 @@ def open_checkpoint(spark: SparkSession, checkpoint: str, job: str, source: str)
     files = LocalFolder(local) if local is not None else HadoopFolder(spark, checkpoint)
     text = files.read("wend/checkpoint.json")
     if text is None:
-        if files.names("") and any(True for _ in files.sizes("offsets")):
+        if files.list_names("") and any(True for _ in files.list_sizes("offsets")):
             raise ConfigError(f"{checkpoint} is a checkpoint of another program; choose another folder")
         created = Checkpoint(CHECKPOINT_FORMAT, f"{job}-{uuid.uuid4().hex}", job, _absolute_source(source))
         files.create("wend/checkpoint.json", msgspec.json.encode(created))

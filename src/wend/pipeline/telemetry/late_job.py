@@ -59,23 +59,24 @@ class LateJob:
         )
         late = deliveries.where(is_late).select(*EVENT_ID).distinct()
         many = max(
-            2 * count_cores(update.spark), update.bytes("_events", add_adjacent_buckets(update.touched)) // _TASK_BYTES
+            2 * count_cores(update.spark),
+            update.table_bytes("_events", add_adjacent_buckets(update.touched)) // _TASK_BYTES,
         )
         routes = rows.join(late, list(EVENT_ID), "left_semi").repartition(many, *EVENT_ID)
-        spent = update.materialize(routes.mapInArrow(_find_lost_time, spark_schema(CAUSES)))
+        spent = update.store_frame(routes.mapInArrow(_find_lost_time, spark_schema(CAUSES)))
         causes = spent.groupBy("bucket", "cause", "peer", "neighbour").agg(
             F.sum("deliveries").alias("deliveries"),
             F.sum("time_ns").alias("time_ns"),
             F.max("most_ns").alias("most_ns"),
         )
-        update.replace("causes", _sort_by_bucket(causes.select(begin, *causes.columns)), update.touched)
+        update.replace_rows("causes", _sort_by_bucket(causes.select(begin, *causes.columns)), update.touched)
         incomplete = spent.where("cause = 'incomplete'").groupBy("bucket").agg(F.sum("deliveries").alias("incomplete"))
         whole = counted.join(incomplete, "bucket", "left").fillna(0, ["incomplete"])
-        update.replace("lateness", _sort_by_bucket(whole.select(begin, *whole.columns)), update.touched)
+        update.replace_rows("lateness", _sort_by_bucket(whole.select(begin, *whole.columns)), update.touched)
 
     def draw_picture(self, spark: SparkSession, folder: str) -> str:
         tables = TableFolder(spark, folder)
-        version = tables.require_newest()
+        version = tables.require_newest_version()
         return draw_lost_time_bars(tables.read_frame(version, "causes"), tables.read_frame(version, "lateness"))
 
 

@@ -26,7 +26,7 @@ _MAX_HOPS = 64
 _NOBODY = -1
 
 
-class _LostTime:
+class _LostTimeCollector:
     """Time by place, collected step by step."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ def find_lost_time(rows: pa.Table) -> pa.Table:
     waited = np.minimum(waited, link)
     arrived, publisher = age[hops], int_column(rows, "publisher")
     late = np.flatnonzero((what == DELIVERY) & (deadline >= 0) & (age > deadline) & rows["wanted"].to_numpy())
-    spent = _LostTime()
+    spent = _LostTimeCollector()
     # Deliveries on their way back: where they are, and their age when they left from there.
     bucket, of, here, departure = int_column(rows, "bucket")[late], event[late], peer[late], age[late]
     origin, onward = publisher[late], np.full(len(late), _NOBODY)

@@ -58,7 +58,7 @@ class _Interval(NamedTuple):
 
 
 def change_rows(table: pa.Table, segment: Segment) -> pa.Table:
-    """The changes of a segment, as they are."""
+    """Select the columns of the link changes of a segment."""
     own = {**node_columns(segment, table.num_rows), "delay_ns": pa.array(int_column(table, "delay_ns"))}
     return pa.table({name: own[name] if name in own else table[name] for name in CHANGES.names}, schema=CHANGES)
 
@@ -74,7 +74,7 @@ def link_outages(
     for node, changes in by_node.items():
         intervals += _outages_at_end(node[0], changes, offsets.get(node, 0), _next_start(node, spans))
     intervals.sort(key=lambda interval: (interval.begin, interval.peer))
-    return [_merge_ends(a, b, group, spans) for group in _group_overlapping(intervals)]
+    return [_merge_both_ends(a, b, group, spans) for group in _group_overlapping(intervals)]
 
 
 def _next_start(node: Node, spans: Spans) -> int | None:
@@ -117,7 +117,7 @@ def _outages_at_end(peer: int, changes: list[dict[str, Any]], offset: int, resta
     return intervals
 
 
-def _merge_ends(a: int, b: int, group: list[_Interval], spans: Spans) -> dict[str, Any]:
+def _merge_both_ends(a: int, b: int, group: list[_Interval], spans: Spans) -> dict[str, Any]:
     """Overlapping outages of both ends as one."""
     firsts: dict[int, int] = {}
     lasts: dict[int, _Interval] = {}

@@ -41,7 +41,7 @@ class LinksJob:
 
     @property
     def offset_unit_ns(self) -> int:
-        """The most by which a sample is misplaced. A window is 60 times as long."""
+        """The unit of clock offsets, by which a sample is misplaced at most: a sixtieth of a window."""
         return max(CLOCK_UNIT_NS, self.windowing.window_ns // 60)
 
     def partial_tables(self, offsets: dict[Node, int]) -> list[PartialTable]:
@@ -54,15 +54,15 @@ class LinksJob:
     def merge(self, update: TableUpdate) -> None:
         outages = self._find_outages(update)
         update.touched |= self._changed_buckets(update, outages)
-        update.replace("outages", outages.orderBy("begin_ns", "a", "b").coalesce(1))
+        update.replace_rows("outages", outages.orderBy("begin_ns", "a", "b").coalesce(1))
         sums = _add_link_columns(update.partial_rows("_samples", update.touched))
         down = self._split_by_bucket(update, outages.where("agreed"))
-        shares = update.bytes("_samples", update.touched) // max(1, len(update.touched)) // _TASK_BYTES + 1
+        shares = update.table_bytes("_samples", update.touched) // max(1, len(update.touched)) // _TASK_BYTES + 1
         rows = sums.unionByName(down, allowMissingColumns=True)
         merged = rows.repartition("bucket", F.pmod("a", F.lit(shares))).mapInArrow(
             partial(_merge_batches, windowing=self.windowing), spark_schema(_WINDOW_SCHEMA)
         )
-        update.replace("links", merged.sortWithinPartitions("bucket", "begin_ns", "a", "b"), update.touched)
+        update.replace_rows("links", merged.sortWithinPartitions("bucket", "begin_ns", "a", "b"), update.touched)
 
     def _split_by_bucket(self, update: TableUpdate, outages: DataFrame) -> DataFrame:
         """Each outage once for each touched bucket that it reaches into."""
@@ -76,13 +76,13 @@ class LinksJob:
 
     def draw_picture(self, spark: SparkSession, folder: str) -> str:
         tables = TableFolder(spark, folder)
-        return draw_availability_map(tables.read_frame(tables.require_newest(), "links"))
+        return draw_availability_map(tables.read_frame(tables.require_newest_version(), "links"))
 
     def _find_outages(self, update: TableUpdate) -> DataFrame:
         """All outages of all links: they are few, and one may last for any time."""
         changes = update.partial_rows("_changes")
         find = _make_outage_finder(update.clocks.round_offsets(CLOCK_UNIT_NS), update.spans)
-        return update.materialize(
+        return update.store_frame(
             _add_link_columns(changes).groupBy("a", "b").applyInArrow(find, spark_schema(OUTAGES))
         )
 

@@ -69,7 +69,7 @@ def join_by_outages(groups: Sequence[Mapping[Incarnation, int]], outages: Outage
 def _clock_difference(
     main: Mapping[Incarnation, int], group: Mapping[Incarnation, int], outages: Outages
 ) -> int | None:
-    """By how much the clock of a group is ahead of that of the main one; None if that is not clear."""
+    """The difference between the clock of a group and that of the main one; None if outages do not determine it."""
     peers: dict[int, list[Incarnation]] = defaultdict(list)
     for node in main:
         peers[node[0]].append(node)

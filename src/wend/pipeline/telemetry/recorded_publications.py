@@ -43,7 +43,7 @@ class RecordedPublications:
 
     def __init__(self, spark: "SparkSession | None", folder: str) -> None:
         self._tables = TableFolder(spark, folder)
-        self._version = self._tables.require_newest()
+        self._version = self._tables.require_newest_version()
         self._offsets: dict[Node, Nanos] = numbers_by_node(self._version.facts.get("clocks", []))
         flows = self._tables.read(self._version, "flows") if TABLE in self._version.tables else pa.table({})
         shares = zip(*(flows[name].to_pylist() for name in ("publisher", "sample")), strict=True) if len(flows) else ()

@@ -50,7 +50,7 @@ def read_workload(spark: "SparkSession | None", folder: str) -> list[RecordedFlo
     """The flows of a workload, with the known deadlines of each receiver."""
     deadlines: dict[tuple[int, int], Nanos] = {}
     tables = TableFolder(spark, folder)
-    version = tables.require_newest()
+    version = tables.require_newest_version()
     if "deadlines" in version.tables:
         for row in tables.read(version, "deadlines").to_pylist():
             if row["deadline_ns"] is not None:

@@ -17,8 +17,8 @@ import msgspec
 from pyspark.sql import SparkSession
 
 from wend.drivers.arrivals import ORACLE
-from wend.drivers.recorded import DRAWN, MOVED, RECORDED, Recording, recorded_world
-from wend.drivers.sim.run import STRATEGIES, can_simulate, play
+from wend.drivers.recorded import DRAWN, MOVED, RECORDED, Recording, make_recorded_world
+from wend.drivers.sim.run import STRATEGIES, can_simulate, play_world
 from wend.drivers.world import World
 from wend.model.choices import Redundancy
 from wend.model.errors import ConfigError
@@ -28,7 +28,7 @@ from wend.model.rates import Rate
 from wend.model.units import SECOND
 from wend.pipeline.code_hash import PARTS
 from wend.pipeline.storage.versioned_tables import TableChange, TableFolder, frame_columns
-from wend.pipeline.sweeps.sweep import LIMIT_S, SweepResult, sweep
+from wend.pipeline.sweeps.sweep import LIMIT_S, SweepResult, run_sweep
 from wend.pipeline.sweeps.trials import Trial, TrialKind, Trials
 from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import make_workload
@@ -64,10 +64,10 @@ def play_recording(fields: ReplayFields, seed: int) -> Mapping[str, float]:
     settings = {**msgspec.json.decode(fields.settings), "strategy": fields.strategy}
     if fields.redundancy:
         settings["redundancy"] = fields.redundancy
-    world = recorded_world(recording, seed, settings, moved=fields.times != RECORDED)
+    world = make_recorded_world(recording, seed, settings, moved=fields.times != RECORDED)
     if fields.strategy != ORACLE and follows_plan(fields.strategy):
         _add_plan(world)
-    summary = play(world).summary
+    summary = play_world(world).summary
     nothing = float("nan")
     return {
         "on_time": summary.on_time,
@@ -149,7 +149,7 @@ def run_replays(
                 times = DRAWN if not window.has_times else RECORDED if seed == 1 else MOVED
                 about = (window.begin_ns, window.duration_ns, times)
                 runs.append(Trial("replay", ReplayFields(strategy, redundancy, *about, extra, text), seed))
-    return sweep(spark, REPLAYS, runs, "replay", out, limit_s=limit_s, quiet=quiet)
+    return run_sweep(spark, REPLAYS, runs, "replay", out, limit_s=limit_s, quiet=quiet)
 
 
 def save_replays(spark: SparkSession, swept: SweepResult, out: str) -> None:
@@ -157,7 +157,7 @@ def save_replays(spark: SparkSession, swept: SweepResult, out: str) -> None:
     tables = TableFolder(spark, out)
     names = ("strategy", "redundancy", "begin_ns", "duration_ns", "times", "seed", *METRICS, "error")
     frame = swept.results.select(*names).coalesce(1)
-    base = tables.newest()
+    base = tables.newest_version()
     former = base.table_files("replays") if base is not None else ()
     change = TableChange(frame_columns(frame), tables.write(frame, "replays"), frozenset(file.path for file in former))
     tables.commit(base, {"replays": change})

@@ -62,7 +62,7 @@ class TableUpdate:
         """All buckets of a table, as they will be after the commit."""
         return {file.bucket for file in self._files(name) if file.bucket is not None}
 
-    def bytes(self, name: str, buckets: Iterable[int] | None = None) -> int:
+    def table_bytes(self, name: str, buckets: Iterable[int] | None = None) -> int:
         return sum(file.bytes for file in self._files(name, buckets))
 
     def _files(self, name: str, buckets: Iterable[int] | None = None) -> list[DataFile]:
@@ -80,13 +80,13 @@ class TableUpdate:
         joined = frame.join(F.broadcast(since), ["peer", "incarnation"], "left")
         return joined.where(F.col(VERSION_COLUMN) >= F.coalesce("since", F.lit(0))).select(*frame.columns)
 
-    def materialize(self, frame: DataFrame, name: str = "scratch") -> DataFrame:
+    def store_frame(self, frame: DataFrame, name: str = "scratch") -> DataFrame:
         """Compute a frame once, and store its rows until the end of the update."""
         files = self.tables.write(frame, name)
         self.scratch += files
         return self.tables.read_files(frame_columns(frame), files)
 
-    def append(self, name: str, columns: Columns, frame: DataFrame | None, by: Column | None = None) -> None:
+    def append_rows(self, name: str, columns: Columns, frame: DataFrame | None, by: Column | None = None) -> None:
         """Add rows to a table, by a bucket. Without a frame the table is only declared."""
         files: tuple[DataFile, ...] = ()
         if frame is not None:
@@ -94,7 +94,7 @@ class TableUpdate:
             files = self.tables.write(placed, name, by=None if by is None else _PLACE)
         self.changes[name] = TableChange(columns, files)
 
-    def count(self, name: str) -> int:
+    def count_rows(self, name: str) -> int:
         """The rows of a result, as they will be after the commit. Only files that change are counted."""
         counts, change = self.base.facts.get("results", {}), self.changes.get(name)
         if name not in counts and name in self.base.tables:
@@ -107,7 +107,7 @@ class TableUpdate:
 
     def close(self) -> None:
         """Remove the files that are in no version."""
-        self.tables.remove(self.scratch)
+        self.tables.remove_written(self.scratch)
         self.tables.remove_files(self.records)
 
     def append_reduced(self, name: str, schema: pa.Schema, frame: DataFrame) -> tuple[set[int], DataFrame]:
@@ -126,7 +126,7 @@ class TableUpdate:
         self.records += records
         return touched, self.tables.read_files(frame_columns(frame), records)
 
-    def replace(self, name: str, frame: DataFrame, buckets: Iterable[int] | None = None) -> None:
+    def replace_rows(self, name: str, frame: DataFrame, buckets: Iterable[int] | None = None) -> None:
         """Replace the rows of a table, or those of some buckets, by the column `bucket`."""
         columns = frame_columns(frame, "bucket")
         files = self.tables.write(frame, name, by=None if buckets is None else "bucket")

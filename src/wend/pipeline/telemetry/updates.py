@@ -54,7 +54,7 @@ _BATCH_ROWS_CONF = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
 class UpdateSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What an update did."""
+    """The result of an update."""
 
     segments: int = 0
     """New segments."""
@@ -107,7 +107,7 @@ def run_update(
             quarantined, unreadable, rows = _record_segments(update, [*contradicted, *contradicting], records, max_bad)
             remarks = _observe_incarnations(update)
             job.merge(update)
-            update.facts[_RESULTS] = {name: update.count(name) for name in job.results}
+            update.facts[_RESULTS] = {name: update.count_rows(name) for name in job.results}
             version = _commit(update, job, transaction)
     return UpdateSummary(
         segments=len(new) - unreadable,
@@ -134,13 +134,13 @@ def _unchanged_summary(update: TableUpdate, job: TelemetryJob, folder: str, copi
         unaligned=sorted({peer for peer, _ in facts.get("unaligned", [])}),
         version=update.base.number,
         out=folder,
-        results={name: update.count(name) for name in job.results},
+        results={name: update.count_rows(name) for name in job.results},
     )
 
 
 def _base_version(tables: TableFolder, job: TelemetryJob, rebuild: bool) -> FolderVersion:
     """The version that the update continues, of the same job with the same settings."""
-    base = tables.newest()
+    base = tables.newest_version()
     if base is None:
         return FolderVersion(LAYOUT, 0, 0)
     if rebuild:
@@ -218,7 +218,7 @@ def _compare_clocks(update: TableUpdate, new: list[SegmentFile]) -> DataFrame:
 def _sample_sightings(update: TableUpdate) -> DataFrame:
     """The sightings by which clocks are compared: all or, of a long history, outages and the events with a low hash."""
     seen = update.partial_rows("_sightings")
-    if update.bytes("_sightings") < MAX_SIGHTINGS:  # a row has more bytes than one
+    if update.table_bytes("_sightings") < MAX_SIGHTINGS:  # a row has more bytes than one
         return seen
     share = -(-seen.count() // MAX_SIGHTINGS)
     hashed = F.pmod(F.xxhash64("publisher", "publisher_incarnation", "sequence"), F.lit(share))
@@ -274,9 +274,9 @@ def _record_segments(
     spark = update.spark
     _add_spans(update, good)
     by_number = spark.createDataFrame(good).repartition(1) if good.num_rows else None
-    update.append("_segments", SEGMENTS, by_number, F.floor(F.col("number") / F.lit(_NUMBERS_PER_BUCKET)))
+    update.append_rows("_segments", SEGMENTS, by_number, F.floor(F.col("number") / F.lit(_NUMBERS_PER_BUCKET)))
     listed = pa.Table.from_pylist(bad, schema=_QUARANTINE)
-    update.append("_quarantine", QUARANTINE, spark.createDataFrame(listed).coalesce(1) if bad else None)
+    update.append_rows("_quarantine", QUARANTINE, spark.createDataFrame(listed).coalesce(1) if bad else None)
     return sum(row["rows"] for row in bad), len(unreadable), rows
 
 
@@ -292,7 +292,7 @@ def _check_share(bad: list[dict[str, Any]], rows: int, max_bad: float) -> None:
 
 
 def _add_spans(update: TableUpdate, segments: pa.Table) -> None:
-    """Note between which times each incarnation was observed, by its own clock."""
+    """Record the time span in which each incarnation was observed, by its own clock."""
     spans = {(peer, start): (first, last) for peer, start, first, last in update.base.facts.get(_SPANS, [])}
     for row in segments.select(["peer", "incarnation", "first_ns", "last_ns"]).to_pylist():
         if row["first_ns"] is not None:

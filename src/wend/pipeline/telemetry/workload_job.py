@@ -39,8 +39,8 @@ billionths."""
 _BILLION = 10**9
 
 
-def beat_rows(table: pa.Table, segment: Segment) -> pa.Table:
-    """A segment of heartbeats as one row."""
+def reduce_heartbeats(table: pa.Table, segment: Segment) -> pa.Table:
+    """Reduce a segment of heartbeats to one row."""
     times = np.sort(int_column(table, "time_ns"))
     shares = np.rint(table["sample"].to_numpy() * _BILLION).astype(np.int64)
     row = {
@@ -67,7 +67,7 @@ class WorkloadJob:
         reduction = partial(event_rows, offsets=offsets, bucket_ns=BUCKET_NS, schema=PUBLICATION_SCHEMA)
         return [
             PartialTable("_events", ("publications", "deliveries"), reduction, PUBLICATION_SCHEMA),
-            PartialTable("_beats", ("heartbeats",), beat_rows, BEATS, timed=False),
+            PartialTable("_beats", ("heartbeats",), reduce_heartbeats, BEATS, timed=False),
         ]
 
     def merge(self, update: TableUpdate) -> None:
@@ -80,21 +80,21 @@ class WorkloadJob:
             F.min(F.when(F.col("deadline_ns") >= 0, F.col("deadline_ns"))).alias("deadline_ns"),
         )
         about = published.select(*EVENT_ID, "bucket", "size_bytes", "time_ns", "expected")
-        events = update.materialize(about.join(reached, list(EVENT_ID), "left"))
+        events = update.store_frame(about.join(reached, list(EVENT_ID), "left"))
         timed = events.where("time_ns IS NOT NULL AND (receivers IS NOT NULL OR expected > 0)")
         rows = timed.select("bucket", "time_ns", *EVENT_ID, "receivers", "expected", "size_bytes").repartition("bucket")
-        update.replace("publications", rows.sortWithinPartitions("time_ns", *EVENT_ID), update.touched)
+        update.replace_rows("publications", rows.sortWithinPartitions("time_ns", *EVENT_ID), update.touched)
         sums = events.groupBy("bucket", "publisher", "publisher_incarnation", "receivers").agg(
             F.count("*").alias("events"), F.sum("size_bytes").alias("bytes"), F.min("deadline_ns").alias("deadline_ns")
         )
-        update.replace("_flows", sums.repartition("bucket"), update.touched)
+        update.replace_rows("_flows", sums.repartition("bucket"), update.touched)
         within = delivered.where(F.col("bucket").isin(sorted(update.touched)) & (F.col("deadline_ns") >= 0))
         shortest = F.min("deadline_ns").alias("deadline_ns")
         tight = within.groupBy("bucket", "publisher", F.col("peer").alias("receiver")).agg(shortest)
-        update.replace("_deadlines", tight.repartition("bucket"), update.touched)
+        update.replace_rows("_deadlines", tight.repartition("bucket"), update.touched)
         every = update.partial_rows("_deadlines").groupBy("publisher", "receiver").agg(shortest)
-        update.replace("deadlines", every.orderBy("publisher", "receiver").coalesce(1))
-        update.replace("flows", self._make_flows(update).orderBy("publisher", "receivers").coalesce(1))
+        update.replace_rows("deadlines", every.orderBy("publisher", "receiver").coalesce(1))
+        update.replace_rows("flows", self._make_flows(update).orderBy("publisher", "receivers").coalesce(1))
 
     def _make_flows(self, update: TableUpdate) -> DataFrame:
         """The columns of a file of flows."""

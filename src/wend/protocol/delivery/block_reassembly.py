@@ -9,6 +9,7 @@ from typing import Final
 from wend.model.blocks import is_valid_block, join_blocks
 from wend.model.events import Event, EventId, PeerId, event_bytes
 from wend.model.units import SECOND, Nanos
+from wend.protocol.link.window import DuplicateFilter
 from wend.protocol.ports import Drop, Notice, Refuse
 from wend.protocol.timers import Effects, Timers
 
@@ -32,23 +33,21 @@ class IncompleteEvent:
 
 
 class BlockReassembly:
-    __slots__ = ("_check_ns", "_me", "_partial", "_size", "_timers")
+    __slots__ = ("_check_ns", "_delivered", "_me", "_partial", "_size", "_timers")
 
-    def __init__(self, me: PeerId, timers: Timers) -> None:
+    def __init__(self, me: PeerId, timers: Timers, delivered: DuplicateFilter) -> None:
         self._me = me
+        self._delivered = delivered
         self._timers = timers
         self._partial: dict[EventId, IncompleteEvent] = {}
         """Incomplete events; the one that has waited longest for a block is the first."""
         self._size = 0
         self._check_ns: Nanos | None = None
 
-    def __contains__(self, id_: EventId) -> bool:
-        return id_ in self._partial
-
     @property
     def ids(self) -> tuple[EventId, ...]:
         """The events that lack blocks."""
-        return tuple(self._partial)
+        return tuple([id_ for id_ in self._partial if id_ not in self._delivered])
 
     @property
     def size(self) -> int:
@@ -59,6 +58,11 @@ class BlockReassembly:
         """Add a block. Return the event that it completes."""
         if not is_valid_block(block):
             effects.append(Refuse(block.id.publisher, "invalid-block"))
+            return None
+        if block.id in self._delivered:
+            self._forget(block.id)  # a whole copy overtook the blocks
+            too_old = Drop(block.id, (self._me,), "beyond-duplicate-filter")
+            effects.append(too_old if self._delivered.is_too_old(block.id) else Notice("surplus-block", self._me))
             return None
         assert block.block is not None
         partial = self._partial.get(block.id)
@@ -77,7 +81,7 @@ class BlockReassembly:
         partial.size += size
         self._size += size
         if len(partial.blocks) == block.block.needed:
-            self.forget(block.id)
+            self._forget(block.id)
             event = join_blocks(partial.blocks)
             if event is None:
                 effects.append(Refuse(block.id.publisher, "corrupt-blocks"))
@@ -89,8 +93,7 @@ class BlockReassembly:
             self._set_check(now + WAIT_NS)
         return None
 
-    def forget(self, id_: EventId) -> None:
-        """Forget the blocks of an event that is complete, or that has arrived as a whole."""
+    def _forget(self, id_: EventId) -> None:
         partial = self._partial.pop(id_, None)
         if partial is not None:
             self._size -= partial.size
@@ -100,8 +103,9 @@ class BlockReassembly:
             self._drop(next(iter(self._partial)), effects)
 
     def _drop(self, id_: EventId, effects: Effects) -> None:
-        self.forget(id_)
-        effects.append(Drop(id_, (self._me,), INCOMPLETE))
+        self._forget(id_)
+        if id_ not in self._delivered:
+            effects.append(Drop(id_, (self._me,), INCOMPLETE))
 
     def _set_check(self, time: Nanos) -> None:
         self._check_ns = time

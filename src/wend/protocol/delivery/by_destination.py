@@ -31,7 +31,7 @@ class ByDestination:
         self._store = store
         self._route = route
 
-    def is_early(self) -> bool:
+    def may_miss_subscribers(self) -> bool:
         """Whether an event that is published now may miss subscribers."""
         view = self._host.view
         alone = self._host.forms_links and not view.links
@@ -58,7 +58,7 @@ class ByDestination:
         if peer == self._host.view.me:
             self._local.deliver(now, event, now, effects)
         else:
-            self._local.send_alone(now, event, now, peer, effects)
+            self._local.send_to_one_peer(now, event, now, peer, effects)
 
     def receive(self, now: Nanos, sender: PeerId, data: Data, born_ns: Nanos, effects: Effects) -> None:
         """Receive a packet that names this peer among its destinations."""
@@ -67,7 +67,6 @@ class ByDestination:
     def receive_without_destinations(
         self, now: Nanos, sender: PeerId, data: Data, born_ns: Nanos, effects: Effects
     ) -> None:
-        """Receive a packet that names no destinations."""
         effects.append(Refuse(sender, "no-destinations"))
 
     def give_up(self, now: Nanos, stuck: GiveUp, effects: Effects) -> None:

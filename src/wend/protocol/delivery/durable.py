@@ -107,7 +107,7 @@ class Backlog:
         return entry
 
     def find_positions(self, ids: tuple[EventId, ...]) -> list[int]:
-        """The positions of these events. Remember those that have not come."""
+        """The positions of these events. Remember those that have not arrived yet."""
         if self.positions is None:
             self.positions = {entry.event.id: position for position, entry in self.entries.items()}
         found = []
@@ -167,7 +167,7 @@ class DurableSubscriptions:
 
     # ---------------------------------------------------------------- events
 
-    def queue(
+    def add_to_backlogs(
         self,
         now: Nanos,
         event: Event,
@@ -190,11 +190,11 @@ class DurableSubscriptions:
         numbered = tuple((w[0].number, e.position) for w, e in zip(wanted, entries, strict=True))
         effects.append(Persist(QueuedRecord(event, born_ns, numbered)))
         for number, entry in confirmed:
-            self._remove(self.backlogs[number], (entry.position,), effects)
+            self._remove_confirmed(self.backlogs[number], (entry.position,), effects)
         for subscription, _ in wanted:
             backlog = self.backlogs[subscription.number]
             self._make_room(backlog, effects)
-            self._prune_later(now, backlog)
+            self._schedule_pruning(now, backlog)
         return entries
 
     def _take_early_confirmation(self, number: int, entry: BacklogEntry) -> bool:
@@ -228,7 +228,7 @@ class DurableSubscriptions:
         effects.append(Persist(MissedRecord(subscription.number, dict(backlog.unreported))))
         return True
 
-    def skip(self, number: int, entry: BacklogEntry, effects: Effects) -> None:
+    def remove_skipped(self, number: int, entry: BacklogEntry, effects: Effects) -> None:
         """Remove an event that arrived too late for publisher order from a backlog."""
         backlog = self.backlogs.get(number)
         if backlog is not None and backlog.remove(entry.position) is not None:
@@ -243,7 +243,7 @@ class DurableSubscriptions:
     def expire(self, now: Nanos, number: int, position: int, effects: Effects) -> None:
         """Remove an event that expired before it reached the attached client."""
         backlog = self.backlogs[number]
-        self._miss(backlog, [backlog.in_flight[position]], "expired", effects)
+        self._drop_as_missed(backlog, [backlog.in_flight[position]], "expired", effects)
         self._send_waiting(now, backlog, effects)
 
     # ---------------------------------------------------------------- clients
@@ -257,8 +257,8 @@ class DurableSubscriptions:
         backlog.client_window, backlog.window_bytes = max(1, client.window), client.window_bytes
         backlog.standby_ns = client.standby_ns
         backlog.doubtful_ns = now if client.is_shared else -FOREVER
-        self._prune(now, backlog, effects)
-        self._report(backlog, effects)
+        self._drop_old(now, backlog, effects)
+        self._report_missed(backlog, effects)
         self._send_waiting(now, backlog, effects)
         return True
 
@@ -290,10 +290,10 @@ class DurableSubscriptions:
             return
         if ids:
             positions = (*positions, *backlog.find_positions(ids))
-        self._remove(backlog, positions, effects)
+        self._remove_confirmed(backlog, positions, effects)
         self._send_waiting(now, backlog, effects)
 
-    def _remove(self, backlog: Backlog, positions: tuple[int, ...], effects: Effects) -> None:
+    def _remove_confirmed(self, backlog: Backlog, positions: tuple[int, ...], effects: Effects) -> None:
         """Remove confirmed events."""
         removed = [entry for position in positions if (entry := backlog.remove(position)) is not None]
         if removed:
@@ -309,7 +309,7 @@ class DurableSubscriptions:
             entry = backlog.waiting[0]
             age_ns, deadline_ns = now - entry.born_ns, entry.deadline_ns
             if entry.position in backlog.entries and age_ns < backlog.standby_ns:
-                self._stand_by(entry.born_ns + backlog.standby_ns, backlog)
+                self._begin_standby(entry.born_ns + backlog.standby_ns, backlog)
                 break
             backlog.waiting.popleft()
             if entry.position not in backlog.entries:
@@ -324,11 +324,11 @@ class DurableSubscriptions:
                 effects.append(Notice("redelivered", self._me))
             effects.append(Deliver(backlog.id, entry.event, age_ns, deadline_ns, entry.position, is_again))
         if expired:
-            self._miss(backlog, expired, "expired", effects)
+            self._drop_as_missed(backlog, expired, "expired", effects)
         if backlog.unreported and backlog.has_window:
-            self._report(backlog, effects)
+            self._report_missed(backlog, effects)
 
-    def _stand_by(self, until: Nanos, backlog: Backlog) -> None:
+    def _begin_standby(self, until: Nanos, backlog: Backlog) -> None:
         if not backlog.stands_by:
             backlog.stands_by = True
             self._timers.set_timer(until, self._end_standby, backlog)
@@ -350,9 +350,9 @@ class DurableSubscriptions:
                 break
             gone.append(entry)
             size, count = size - entry.size, count - 1
-        self._miss(backlog, gone, "backlog-full", effects)
+        self._drop_as_missed(backlog, gone, "backlog-full", effects)
 
-    def _prune(self, now: Nanos, backlog: Backlog, effects: Effects) -> None:
+    def _drop_old(self, now: Nanos, backlog: Backlog, effects: Effects) -> None:
         """Drop events that are too old."""
         gone = []
         for entry in backlog.entries.values():
@@ -360,23 +360,25 @@ class DurableSubscriptions:
                 break
             gone.append(entry)
         if gone:
-            self._miss(backlog, gone, "max-age", effects)
+            self._drop_as_missed(backlog, gone, "max-age", effects)
 
-    def _prune_later(self, now: Nanos, backlog: Backlog) -> None:
+    def _schedule_pruning(self, now: Nanos, backlog: Backlog) -> None:
         if backlog.entries and not backlog.prunes:
             backlog.prunes = True
             oldest = next(iter(backlog.entries.values()))
             due_ns = max(now, oldest.born_ns + backlog.options.max_age_ns) + 1
-            self._timers.set_timer(due_ns, self._prune_by_timer, backlog)
+            self._timers.set_timer(due_ns, self._on_prune_timer, backlog)
 
-    def _prune_by_timer(self, now: Nanos, backlog: Backlog, effects: Effects) -> None:
+    def _on_prune_timer(self, now: Nanos, backlog: Backlog, effects: Effects) -> None:
         backlog.prunes = False
         if self.backlogs.get(backlog.id.number) is backlog:
-            self._prune(now, backlog, effects)
+            self._drop_old(now, backlog, effects)
             self._send_waiting(now, backlog, effects)
-            self._prune_later(now, backlog)
+            self._schedule_pruning(now, backlog)
 
-    def _miss(self, backlog: Backlog, gone: list[BacklogEntry], reason: BacklogCode, effects: Effects) -> None:
+    def _drop_as_missed(
+        self, backlog: Backlog, gone: list[BacklogEntry], reason: BacklogCode, effects: Effects
+    ) -> None:
         for entry in gone:
             backlog.remove(entry.position)
             effects.append(Drop(entry.event.id, (self._me,), reason))
@@ -387,7 +389,7 @@ class DurableSubscriptions:
         positions = tuple([entry.position for entry in gone])
         effects.append(Persist(ConfirmedRecord(backlog.id.number, positions, reason)))
 
-    def _report(self, backlog: Backlog, effects: Effects) -> None:
+    def _report_missed(self, backlog: Backlog, effects: Effects) -> None:
         """Report missed events to the attached client."""
         if backlog.unreported:
             effects.append(Missed(backlog.id, dict(backlog.unreported)))
@@ -432,7 +434,7 @@ class DurableSubscriptions:
         ordered: list[tuple[int, BacklogEntry]] = []
         for number, backlog in self.backlogs.items():
             self._make_room(backlog, effects)
-            self._prune_later(now, backlog)
+            self._schedule_pruning(now, backlog)
             if backlog.subscription.qos.order:
                 ordered += [(number, entry) for entry in backlog.entries.values()]
             else:

@@ -1,7 +1,8 @@
 """Delivery in the network: a peer knows only its own subscribers, and packets find the others on their way.
 
-The routing finds them, for example along a tree; or the interest does, with its own messages if the strategy has no
-routing, or with packets that carry its header. The methods are those of `ByDestination` (`by_destination.py`).
+Either the routing finds them, for example along a tree, or the interest does. The interest uses its own messages if the
+strategy has no routing, or else packets that carry its header. The methods are those of `ByDestination`
+(`by_destination.py`).
 """
 
 from typing import ClassVar, Final
@@ -36,13 +37,13 @@ class InNetwork:
         self._finder = host.interested if self._has_packets else host.router
         """The plug-in that finds the other subscribers."""
 
-    def is_early(self) -> bool:
+    def may_miss_subscribers(self) -> bool:
         return not self._host.interest.table.knows(self._host.view.neighbours)
 
     def publish(self, now: Nanos, event: Event, receipt: Receipt, effects: Effects) -> None:
         if receipt.targets:
             self._local.deliver(now, event, now, effects)
-        self._host.tell(now, self._finder, Arrived(self._host.view.me, event, now, ()), effects)
+        self._host.dispatch(now, self._finder, Arrived(self._host.view.me, event, now, ()), effects)
         effects.append(receipt)  # the interest has stored the event by now
 
     def publish_to(self, now: Nanos, event: Event, peer: PeerId, effects: Effects) -> None:
@@ -52,7 +53,7 @@ class InNetwork:
         host, event = self._host, data.event
         if self._has_packets:
             arrived = Arrived(sender, event, born_ns, (host.view.me,), data.path, data.header)
-            host.tell(now, host.interested, arrived, effects)
+            host.dispatch(now, host.interested, arrived, effects)
         elif host.view.me in host.interest.table.targets(event):  # its sender only assumed that this peer wants it
             self._local.deliver(now, event, born_ns, effects)
 
@@ -68,11 +69,11 @@ class InNetwork:
             self._local.deliver(now, event, born_ns, effects)
         elif host.interest.table.widened(event):
             effects.append(Notice("false-positive", host.view.me))
-        host.tell(now, host.router, Arrived(sender, event, born_ns, (), header=data.header), effects)
+        host.dispatch(now, host.router, Arrived(sender, event, born_ns, (), header=data.header), effects)
 
     def give_up(self, now: Nanos, stuck: GiveUp, effects: Effects) -> None:
         if self._has_packets:
-            self._host.tell(now, self._host.interested, stuck, effects)
+            self._host.dispatch(now, self._host.interested, stuck, effects)
         elif self._store is not None:
             self._store.give_up(now, stuck, effects)
         else:

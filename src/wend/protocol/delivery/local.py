@@ -19,7 +19,7 @@ from wend.protocol.config import DeliverySettings, PeerConfig
 from wend.protocol.delivery.automatic_offers import automatic_offer
 from wend.protocol.delivery.block_reassembly import BlockReassembly
 from wend.protocol.delivery.durable import BacklogEntry, DurableSubscriptions
-from wend.protocol.delivery.order import HeldDelivery, PublisherOrder, PublisherOrders, in_publishers_order, is_patient
+from wend.protocol.delivery.order import HeldDelivery, PublisherOrder, PublisherOrders, is_patient, sort_per_publisher
 from wend.protocol.delivery.pending import PendingDeliveries
 from wend.protocol.delivery.published_keys import PublishedKeys
 from wend.protocol.delivery.queue_groups import QueueGroups
@@ -132,7 +132,7 @@ class LocalDelivery:
         members = self._interest.members(event)
         return self.groups.choose_peers(event, members, effects) if members else event
 
-    def send_alone(self, now: Nanos, event: Event, born: Nanos, peer: PeerId, effects: Effects) -> None:
+    def send_to_one_peer(self, now: Nanos, event: Event, born: Nanos, peer: PeerId, effects: Effects) -> None:
         """Send an event of this peer to one other peer only."""
         if self._store is not None:
             self._store.publish_to(event, born, peer, effects)
@@ -204,10 +204,11 @@ class LocalDelivery:
         if event.block is not None:
             self._deliver_block(now, event, born, effects)
             return
-        if not self._is_new(now, event, born, effects):
+        if not self._seen.add(event.id):
+            self._report_repetition(event.id, effects)
             return
-        if event.ttl_ns is not None and event.is_expired(now - born):
-            self._hand_to_subscriptions(now, event, born, (), effects)
+        is_plain = not event.headers and event.ttl_ns is None and born >= self._earliest_ns
+        if not is_plain and self._is_refused(now, event, born, effects):
             return
         pending = self.pending
         wanted = self._interest.local(event, self._view)
@@ -219,45 +220,39 @@ class LocalDelivery:
             if at_once is None:
                 return
             wanted = at_once
-        if self._special or self._orders or event.ttl_ns is not None or not wanted:
+        if self._special or event.previous or not wanted:
             self._hand_to_subscriptions(now, event, born, wanted, effects)
             return
-        if pending is not None:  # most events take this shorter path
-            effects.append(Persist(DeliveredRecord(event.id)))
+        self._mark_delivered(event, effects)  # most events take this shorter path
         for subscription, deadline in wanted:
             effects.append(Deliver(subscription, event, now - born, deadline))
 
     def _deliver_block(self, now: Nanos, block: Event, born: Nanos, effects: Effects) -> None:
         """Deliver the event that a block completes, if any."""
-        if block.id in self._seen:
-            effects.append(Notice("surplus-block", self._me))
-            return
         if self._blocks is None:
-            self._blocks = BlockReassembly(self._me, self._timers)
+            self._blocks = BlockReassembly(self._me, self._timers, self._seen)
         event = self._blocks.add(now, block, effects)
         if event is not None:
             self.deliver(now, event, born, effects)
 
-    def _is_new(self, now: Nanos, event: Event, born: Nanos, effects: Effects) -> bool:
-        """Whether no incarnation of this peer has delivered the event before."""
-        id_ = event.id
-        if not self._seen.add(id_):
-            if self._seen.is_too_old(id_):
-                effects.append(Drop(id_, (self._me,), "beyond-duplicate-filter"))
-            else:
-                effects.append(Notice("duplicate", self._me))
-            return False
-        if self._blocks is not None:
-            self._blocks.forget(id_)  # the whole event overtook its blocks
+    def _report_repetition(self, id_: EventId, effects: Effects) -> None:
+        too_old = Drop(id_, (self._me,), "beyond-duplicate-filter")
+        effects.append(too_old if self._seen.is_too_old(id_) else Notice("duplicate", self._me))
+
+    def _is_refused(self, now: Nanos, event: Event, born: Nanos, effects: Effects) -> bool:
+        """Whether this incarnation does not deliver an event that is new to it, and report why."""
         if event.headers and not self.keys.add(now, event, born, effects):
             effects.append(Notice("repeated-key", event.id.publisher))
             self._mark_delivered(event, effects)
             self._release_in_order(now, event, [], effects)
-            return False
+            return True
         if born < self._earliest_ns:
-            effects.append(Drop(id_, (self._me,), "before-incarnation"))
-            return False
-        return True
+            effects.append(Drop(event.id, (self._me,), "before-incarnation"))
+            return True
+        if event.ttl_ns is not None and event.is_expired(now - born):
+            self._hand_to_subscriptions(now, event, born, (), effects)
+            return True
+        return False
 
     def _mark_delivered(self, event: Event, effects: Effects) -> None:
         """Record the delivery of an event, if persistence is on."""
@@ -287,7 +282,7 @@ class LocalDelivery:
         self._orders.on_event(now, event, ordered, effects)
         for held in later:
             if not self._special[held.subscription.number].qos.order:
-                self._release(now, held, effects)
+                self._release_delivery(now, held, effects)
 
     def _split_by_wait(
         self, now: Nanos, event: Event, born: Nanos, wanted: Notify, effects: Effects
@@ -301,11 +296,11 @@ class LocalDelivery:
                 at_once.append((subscription, deadline))
             elif special.qos.expires(deadline, now - born):
                 effects.append(Drop(event.id, (self._me,), "expired"))
-                self._miss(subscription, "expired", effects)
+                self._count_missed(subscription, "expired", effects)
             elif special.qos.order and self._orders.is_overtaken(event, special):
                 effects.append(Drop(event.id, (self._me,), "overtaken"))
-                if not self._orders.has_counted(event.id, special):
-                    self._miss(subscription, "skipped", effects)
+                if not self._orders.has_counted_skip(event.id, special):
+                    self._count_missed(subscription, "skipped", effects)
             elif special.durable is not None:
                 durable.append((subscription, deadline))
             elif special.qos.order:
@@ -313,13 +308,13 @@ class LocalDelivery:
             else:
                 at_once.append((subscription, deadline))
         if durable:
-            entries = self.durable.queue(now, event, born, durable, effects)
+            entries = self.durable.add_to_backlogs(now, event, born, durable, effects)
             for (subscription, deadline), entry in zip(durable, entries, strict=True):
                 patient = is_patient(self._special[subscription.number])
                 later.append(HeldDelivery(event, born, subscription, deadline, entry, patient))
         return tuple(at_once), later
 
-    def deliver_late(self, now: Nanos, effect: Deliver, effects: Effects) -> None:
+    def deliver_after_wait(self, now: Nanos, effect: Deliver, effects: Effects) -> None:
         """Deliver an event that has waited in the driver, unless it has expired meanwhile."""
         number, position, age_ns = effect.subscription.number, effect.position, effect.age_ns
         special = self._special.get(number)
@@ -335,13 +330,13 @@ class LocalDelivery:
 
     def _make_order(self, is_patient: bool) -> PublisherOrder:
         wait_ns = self._config.of(DeliverySettings).order_wait_ns
-        acts = (self._has_come, self._release, self._on_skipped, self._on_overtaken)
+        acts = (self._has_arrived, self._release_delivery, self._on_skipped, self._on_overtaken)
         return PublisherOrder(self._me, wait_ns, self._timers, *acts, is_patient=is_patient)
 
-    def _has_come(self, id_: EventId) -> bool:
+    def _has_arrived(self, id_: EventId) -> bool:
         return id_ in self._seen and not (self.pending is not None and self.pending.holds(id_))
 
-    def _release(self, now: Nanos, held: HeldDelivery, effects: Effects) -> None:
+    def _release_delivery(self, now: Nanos, held: HeldDelivery, effects: Effects) -> None:
         subscription, event, age_ns = held.subscription, held.event, now - held.born_ns
         if held.entry is not None:
             self.durable.release(now, subscription.number, held.entry, effects)
@@ -351,22 +346,22 @@ class LocalDelivery:
             return
         if event.is_expired(age_ns) or special.qos.expires(held.deadline_ns, age_ns):
             effects.append(Drop(event.id, (self._me,), "expired"))
-            self._miss(subscription, "expired", effects)
+            self._count_missed(subscription, "expired", effects)
         else:
             effects.append(Deliver(subscription, event, age_ns, held.deadline_ns))
 
     def _on_skipped(self, now: Nanos, held: HeldDelivery, effects: Effects) -> None:
         if held.subscription.number in self._special:
-            self._miss(held.subscription, "skipped", effects)
+            self._count_missed(held.subscription, "skipped", effects)
 
     def _on_overtaken(self, now: Nanos, held: HeldDelivery, effects: Effects) -> None:
         effects.append(Drop(held.event.id, (self._me,), "overtaken"))
         if held.entry is not None:
-            self.durable.skip(held.subscription.number, held.entry, effects)
+            self.durable.remove_skipped(held.subscription.number, held.entry, effects)
         elif held.subscription.number in self._special:
             effects.append(Missed(held.subscription, {"skipped": 1}))
 
-    def _miss(self, subscription: SubscriptionId, reason: MissedCode, effects: Effects) -> None:
+    def _count_missed(self, subscription: SubscriptionId, reason: MissedCode, effects: Effects) -> None:
         if not self.durable.count_missed(subscription, reason, effects):
             effects.append(Missed(subscription, {reason: 1}))
 
@@ -391,11 +386,11 @@ class LocalDelivery:
             waiting.setdefault(entry.event.id, []).append(held)
         for gap in gaps:
             if gap.number in self._special:
-                waiting.setdefault(gap.id, []).append(self._make_gap(now, gap))
-        for id_ in in_publishers_order(waiting):
+                waiting.setdefault(gap.id, []).append(self._make_placeholder(now, gap))
+        for id_ in sort_per_publisher(waiting):
             self._release_in_order(now, waiting[id_][0].event, waiting[id_], effects)
 
-    def _make_gap(self, now: Nanos, gap: GapRecord) -> HeldDelivery:
+    def _make_placeholder(self, now: Nanos, gap: GapRecord) -> HeldDelivery:
         """Make a placeholder for an event that left its backlog, so that later ones still wait for its predecessor."""
         event = Event(gap.id, {}, previous=((self._me, gap.previous),))
         entry = BacklogEntry(event, now, None, 0)

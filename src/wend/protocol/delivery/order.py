@@ -120,10 +120,10 @@ class PublisherOrder:
 
     def restore(self, id_: EventId) -> None:
         """Restore that an earlier incarnation skipped events up to this one."""
-        stream = self._stream(id_[:2])
+        stream = self._get_or_make_stream(id_[:2])
         stream.last = max(stream.last, id_.sequence)
 
-    def has_counted(self, id_: EventId, number: int) -> bool:
+    def has_counted_skip(self, id_: EventId, number: int) -> bool:
         """Whether a subscription has counted an event as skipped when a later one was released."""
         stream = self._streams.get(id_[:2])
         return stream is not None and (id_.sequence, number) in stream.counted
@@ -132,12 +132,12 @@ class PublisherOrder:
         """Release the deliveries of an event now or later. The caller first checks `is_overtaken`."""
         previous = event.previous_at(self._me)
         publisher, incarnation, sequence = event.id
-        stream = self._stream((publisher, incarnation))
+        stream = self._get_or_make_stream((publisher, incarnation))
         stream.sets_ttl = stream.sets_ttl or event.ttl_ns is not None
         if previous is None:  # the publisher's peer did not know that a subscription here wants the order
             self._release_all(now, stream, held, effects)
             return
-        if self._has_come(event.id, previous, stream):
+        if self._has_predecessor(event.id, previous, stream):
             stream.last = max(stream.last, sequence)
             stream.moved_ns = now
             self._release_all(now, stream, held, effects)
@@ -152,7 +152,7 @@ class PublisherOrder:
         if len(self._held) > (MAX_HELD_DURABLE if self._is_patient else MAX_HELD):
             self._skip_to(now, next(iter(self._held)), effects)
 
-    def _has_come(self, id_: EventId, previous: int, stream: _Stream) -> bool:
+    def _has_predecessor(self, id_: EventId, previous: int, stream: _Stream) -> bool:
         """Whether the predecessor was released, in this stream or before it was known."""
         if previous <= max(stream.last, 0):
             return True
@@ -216,7 +216,7 @@ class PublisherOrder:
                 reached[number] = max(last, sequence)
                 self._release(now, one, effects)
 
-    def _stream(self, key: tuple[PeerId, int]) -> _Stream:
+    def _get_or_make_stream(self, key: tuple[PeerId, int]) -> _Stream:
         stream = self._streams.get(key)
         if stream is None:
             if len(self._streams) >= 2 * MAX_STREAMS:
@@ -236,19 +236,16 @@ class PublisherOrders:
         self._make = make
         self._orders: dict[bool, PublisherOrder] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._orders)
-
     def is_overtaken(self, event: Event, wanted: LocalSubscription) -> bool:
         """Whether a subscription skipped this event, which has just arrived."""
-        return self._order(is_patient(wanted)).is_overtaken(event)
+        return self._get_or_make_order(is_patient(wanted)).is_overtaken(event)
 
-    def has_counted(self, id_: EventId, wanted: LocalSubscription) -> bool:
+    def has_counted_skip(self, id_: EventId, wanted: LocalSubscription) -> bool:
         """Whether a subscription has counted an event as skipped when a later one was released."""
-        return self._order(is_patient(wanted)).has_counted(id_, wanted.number)
+        return self._get_or_make_order(is_patient(wanted)).has_counted_skip(id_, wanted.number)
 
     def restore(self, record: SkippedRecord) -> None:
-        self._order(record.is_patient).restore(record.id)
+        self._get_or_make_order(record.is_patient).restore(record.id)
 
     def on_event(self, now: Nanos, event: Event, held: list[HeldDelivery], effects: Effects) -> None:
         """Release the deliveries of an event now or later. Other events may wait for it, even if there are none."""
@@ -256,9 +253,9 @@ class PublisherOrders:
         if event.previous:
             kinds.update(self._orders)
         for kind in sorted(kinds):
-            self._order(kind).on_event(now, event, [one for one in held if one.is_patient is kind], effects)
+            self._get_or_make_order(kind).on_event(now, event, [one for one in held if one.is_patient is kind], effects)
 
-    def _order(self, kind: bool) -> PublisherOrder:
+    def _get_or_make_order(self, kind: bool) -> PublisherOrder:
         order = self._orders.get(kind)
         if order is None:
             order = self._orders[kind] = self._make(kind)
@@ -270,7 +267,7 @@ def is_patient(wanted: LocalSubscription) -> bool:
     return wanted.durable is not None and not wanted.qos.expire
 
 
-def in_publishers_order(ids: Iterable[EventId]) -> list[EventId]:
+def sort_per_publisher(ids: Iterable[EventId]) -> list[EventId]:
     """Sort the events of each publisher by publication, within the places that its events have in the list."""
     places = list(ids)
     of: dict[tuple[PeerId, int], list[EventId]] = {}

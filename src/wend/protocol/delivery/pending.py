@@ -87,16 +87,16 @@ class PendingDeliveries:
                 continue
             self._queue.accept(record)
             if self._seen.add(event.id):
-                self._hold(event, record.born_ns, effects)
+                self._hold_event(event, record.born_ns, effects)
             elif self._seen.is_too_old(event.id):
-                self._drop(event.id, "beyond-duplicate-filter", effects)
+                self._drop_event(event.id, "beyond-duplicate-filter", effects)
             else:
-                self._end(event.id, effects)
+                self._release_record(event.id, effects)
             rest = tuple([dest for dest in record.dests if dest != self._me])
             if rest:
                 others.append(PendingRecord(event, record.born_ns, rest, subset(rest, record.dests, record.ranks)))
         if self._pending:
-            self._hand_over(now, effects)
+            self._deliver_held(now, effects)
         return others
 
     def holds(self, id_: EventId) -> bool:
@@ -116,7 +116,7 @@ class PendingDeliveries:
         if served and not self._restarted:
             return wanted
         effects.append(Persist(self._queue.accept(PendingRecord(event, born, (self._me,)))))
-        self._hold(event, born, effects, frozenset([subscription.number for subscription, _ in served]))
+        self._hold_event(event, born, effects, frozenset([subscription.number for subscription, _ in served]))
         return served or None
 
     def on_subscribed(self, now: Nanos) -> None:
@@ -126,20 +126,20 @@ class PendingDeliveries:
 
     def _end_gathering(self, now: Nanos, _: None, effects: Effects) -> None:
         self._gathers = False
-        self._hand_over(now, effects)
+        self._deliver_held(now, effects)
 
-    def _hold(self, event: Event, born: Nanos, effects: Effects, served: frozenset[int] = frozenset()) -> None:
+    def _hold_event(self, event: Event, born: Nanos, effects: Effects, served: frozenset[int] = frozenset()) -> None:
         effects.append(Notice("queued", self._me))
         if event.id not in self._pending:
             self._bytes += event_bytes(event)
         self._pending[event.id] = (event, born, served)
         while len(self._pending) > self._limit or (self._bytes > self._limit_bytes and self._pending):
-            self._drop(next(iter(self._pending)), NO_ROOM, effects)
+            self._drop_event(next(iter(self._pending)), NO_ROOM, effects)
         if not self._ends:
             self._ends = True
             self._timers.set_timer(self._until, self._end_grace, None)
 
-    def _hand_over(self, now: Nanos, effects: Effects) -> None:
+    def _deliver_held(self, now: Nanos, effects: Effects) -> None:
         for event, born, served in list(self._pending.values()):
             wanted = self._interest.local(event, self._view)
             if served:
@@ -148,25 +148,25 @@ class PendingDeliveries:
                 begin = len(effects)
                 ended: Effects = []
                 self._hand(now, event, born, wanted, effects)
-                self._end(event.id, ended)
+                self._release_record(event.id, ended)
                 behind = effects.index(Persist(DeliveredRecord(event.id)), begin) + 1  # before the deliveries
                 effects[behind:behind] = ended
 
     def _end_grace(self, now: Nanos, _: None, effects: Effects) -> None:
-        self._hand_over(now, effects)
+        self._deliver_held(now, effects)
         for id_, (event, born, served) in list(self._pending.items()):
             if not served and event.groups and self._groups.send_to_other_members(now, event, born, (), effects):
                 effects.append(Persist(DeliveredRecord(id_)))
-                self._end(id_, effects)
+                self._release_record(id_, effects)
             else:
-                self._drop(id_, "no-reconnect", effects)
+                self._drop_event(id_, "no-reconnect", effects)
 
-    def _drop(self, id_: EventId, why: DropCode, effects: Effects) -> None:
+    def _drop_event(self, id_: EventId, why: DropCode, effects: Effects) -> None:
         if id_ not in self._pending or not self._pending[id_][2]:
             effects.append(Drop(id_, (self._me,), why))
-        self._end(id_, effects)
+        self._release_record(id_, effects)
 
-    def _end(self, id_: EventId, effects: Effects) -> None:
+    def _release_record(self, id_: EventId, effects: Effects) -> None:
         pending = self._pending.pop(id_, None)
         if pending is not None:
             self._bytes -= event_bytes(pending[0])

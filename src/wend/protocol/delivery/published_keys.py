@@ -1,4 +1,4 @@
-"""Published keys: an event that is published again with the same key is one event.
+"""Published keys: events that an application publishes with the same key are one event.
 
 An application that does not know whether its event was published, for example because its peer crashed before the
 receipt, publishes it again with the same key, at this peer or at another one. The peer where it is published again
@@ -44,15 +44,15 @@ class PublishedKeys:
         id_, known = event.origin or event.id, self.find(now, event.headers)
         if known is not None:
             return known == id_
-        self._add(key, born, id_)
+        self._store_key(key, born, id_)
         if self._persistence:
             effects.append(Persist(KeyRecord(key, id_, born)))
         return True
 
     def restore(self, record: KeyRecord) -> None:
-        self._add(record.key, record.born_ns, record.id)
+        self._store_key(record.key, record.born_ns, record.id)
 
-    def _add(self, key: str, born: Nanos, id_: EventId) -> None:
+    def _store_key(self, key: str, born: Nanos, id_: EventId) -> None:
         self._events.pop(key, None)
         self._events[key] = (born, id_)
         if len(self._events) > MAX_KEYS:

@@ -15,7 +15,7 @@ from wend.model.events import MAX_EVENT_GROUPS, Event, GroupChoice, PeerId
 from wend.model.publication import Publication
 from wend.model.units import Nanos
 from wend.protocol.plugins import Notify, SubscriptionQueries
-from wend.protocol.plugins.group_choice import choose
+from wend.protocol.plugins.group_choice import choose_from_group
 from wend.protocol.ports import Notice
 from wend.protocol.timers import Effects
 
@@ -30,7 +30,7 @@ class Publisher(Protocol):
 
     def number_event(self, published: Publication) -> Event: ...
 
-    def send_alone(self, now: Nanos, event: Event, born: Nanos, peer: PeerId, effects: Effects) -> None: ...
+    def send_to_one_peer(self, now: Nanos, event: Event, born: Nanos, peer: PeerId, effects: Effects) -> None: ...
 
 
 class QueueGroups:
@@ -60,7 +60,7 @@ class QueueGroups:
         if len(named) > MAX_EVENT_GROUPS or sum(map(group_bytes, named)) > MAX_EVENT_GROUPS_BYTES:
             named = _select_groups(event, named)
             effects.extend([Notice("group-left-out", self._me)] * (len(members) - len(named)))
-        groups = tuple([(group, (choose(event.id, group, members[group]),)) for group in named])
+        groups = tuple([(group, (choose_from_group(event.id, group, members[group]),)) for group in named])
         return msgspec.structs.replace(event, groups=groups)
 
     def send_to_other_members(self, now: Nanos, event: Event, born: Nanos, wanted: Notify, effects: Effects) -> bool:
@@ -77,12 +77,14 @@ class QueueGroups:
                 effects.append(Notice("group-empty", self._me))
                 continue
             effects.append(Notice("group-rerouted", self._me))
-            other = choose(event.id, group, others)
-            self._publisher.send_alone(now, self._copy(event, (group, (other, *tried))), born, other, effects)
+            other = choose_from_group(event.id, group, others)
+            self._publisher.send_to_one_peer(
+                now, self._make_copy(event, (group, (other, *tried))), born, other, effects
+            )
             went = True
         return went and not wanted
 
-    def _copy(self, event: Event, choice: GroupChoice) -> Event:
+    def _make_copy(self, event: Event, choice: GroupChoice) -> Event:
         made = self._publisher.number_event(Publication(event.attributes, event.payload, event.headers, event.ttl_ns))
         return msgspec.structs.replace(made, groups=(choice,), origin=event.origin or event.id)
 
@@ -94,7 +96,7 @@ def group_bytes(group: str) -> int:
 
 def _select_groups(event: Event, groups: list[str]) -> list[str]:
     """Select as many of the groups as an event may name, others for each event, so that no group starves."""
-    first = choose(event.id, "", tuple(range(len(groups))))
+    first = choose_from_group(event.id, "", tuple(range(len(groups))))
     found: list[str] = []
     left = MAX_EVENT_GROUPS_BYTES
     for group in groups[first:] + groups[:first]:

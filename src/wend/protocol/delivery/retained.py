@@ -40,8 +40,8 @@ class RetainedEvents:
         value = event.attributes.get(attribute)
         if value is None:
             return
-        self._put((attribute, value), event, born)
-        self._persist(RetainedRecord(attribute, value, born, event), effects)
+        self._store_event((attribute, value), event, born)
+        self._store_record(RetainedRecord(attribute, value, born, event), effects)
         if self._is_full() and born >= self._expired_ns + SECOND:
             self._expired_ns = born
             for key in [key for key, (one, since) in self._events.items() if one.is_expired(born - since)]:
@@ -54,16 +54,16 @@ class RetainedEvents:
         return len(self._events) > MAX_RETAINED or self._bytes > MAX_RETAINED_BYTES
 
     def forget(self, attribute: str, value: Value, effects: Effects) -> None:
-        if self._pop((attribute, value)):
-            self._persist(RetainedRecord(attribute, value), effects)
+        if self._remove_event((attribute, value)):
+            self._store_record(RetainedRecord(attribute, value), effects)
 
     def restore(self, record: RetainedRecord) -> None:
         """Restore an event that an earlier incarnation retained."""
         key = (record.attribute, record.value)
         if record.event is None:
-            self._pop(key)
+            self._remove_event(key)
         else:
-            self._put(key, record.event, record.born_ns)
+            self._store_event(key, record.event, record.born_ns)
 
     def get(self, attribute: str, value: Value) -> Event | None:
         """The event retained for this value of an attribute, or None. It may have expired."""
@@ -81,18 +81,18 @@ class RetainedEvents:
         found = [(event, now - born) for event, born in self._events.values() if wanted.matches(event.attributes)]
         return [(event, age) for event, age in found if not event.is_expired(age)]
 
-    def _put(self, key: Key, event: Event, born: Nanos) -> None:
-        self._pop(key)
+    def _store_event(self, key: Key, event: Event, born: Nanos) -> None:
+        self._remove_event(key)
         self._events[key] = (event, born)
         self._bytes += event_bytes(event)
 
-    def _pop(self, key: Key) -> bool:
+    def _remove_event(self, key: Key) -> bool:
         before = self._events.pop(key, None)
         if before is None:
             return False
         self._bytes -= event_bytes(before[0])
         return True
 
-    def _persist(self, record: RetainedRecord, effects: Effects) -> None:
+    def _store_record(self, record: RetainedRecord, effects: Effects) -> None:
         if self._stores:
             effects.append(Persist(record))

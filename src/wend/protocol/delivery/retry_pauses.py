@@ -110,7 +110,7 @@ class RetryPauses:
             if pause is not None and pause.permit(now) is Permit.PROBE:
                 pause.probe(now)
 
-    def lets_pass(self, now: Nanos, dest: PeerId) -> bool:
+    def may_try(self, now: Nanos, dest: PeerId) -> bool:
         """Whether a new event may be tried at once. In a long pause a few may, as probes."""
         pause = self._pauses.get(dest)
         if pause is None:

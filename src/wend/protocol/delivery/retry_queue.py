@@ -50,7 +50,7 @@ class RetryQueue:
         """Make this peer responsible for these destinations, besides earlier ones. Return the record to store."""
         before = self._records.get(record.event.id)
         if before is not None:
-            dests, ranks = _highest(before, record)
+            dests, ranks = _merge_ranks(before, record)
             record = PendingRecord(record.event, before.born_ns, dests, ranks)
         self._records[record.event.id] = record
         return record
@@ -64,7 +64,7 @@ class RetryQueue:
         if record is None:
             return None
         if dests == record.dests and not (any(ranks) or any(record.ranks)):  # the first copy, for all destinations
-            return self._end(id_)
+            return self._end_responsibility(id_)
         gone = dict(zip(dests, ranks or (0,) * len(dests), strict=False))
         owed = [(d, m) for d, m in _rank_destinations(record) if d not in gone or ranks_below(gone[d], m)]
         if owed:
@@ -72,7 +72,7 @@ class RetryQueue:
                 record.event, record.born_ns, tuple(d for d, _ in owed), tuple(m for _, m in owed)
             )
             return None
-        return self._end(id_)
+        return self._end_responsibility(id_)
 
     def abandon(self, id_: EventId, dests: tuple[PeerId, ...]) -> Record | None:
         """Give up these destinations for good. If none remain, return the record to store."""
@@ -85,11 +85,11 @@ class RetryQueue:
                 record.event, record.born_ns, tuple(d for d, _ in owed), tuple(m for _, m in owed)
             )
             return None
-        return self._end(id_)
+        return self._end_responsibility(id_)
 
-    def _end(self, id_: EventId) -> Record:
+    def _end_responsibility(self, id_: EventId) -> Record:
         del self._records[id_]
-        self._remove(id_)
+        self._remove_waiting(id_)
         return ReleasedRecord(id_)
 
     def restrict_to_owed(self, stuck: GiveUp) -> GiveUp | None:
@@ -107,9 +107,9 @@ class RetryQueue:
         before = self._waiting.get(id_)
         if before is not None:
             due = min(due, before[0])
-            dests, ranks = _highest(before[1], stuck)
+            dests, ranks = _merge_ranks(before[1], stuck)
             stuck = GiveUp(stuck.event, stuck.born_ns, dests, stuck.code, ranks)
-            self._remove(id_)
+            self._remove_waiting(id_)
         self._waiting[id_] = (due, stuck)
         self._waiting_bytes += event_bytes(stuck.event)
         for dest in stuck.dests:
@@ -132,10 +132,10 @@ class RetryQueue:
             due, id_ = heappop(heap)
             waiting = self._waiting.get(id_)
             if waiting is not None and waiting[0] == due:
-                self._remove(id_)
+                self._remove_waiting(id_)
                 return waiting[1]
 
-    def _remove(self, id_: EventId) -> GiveUp | None:
+    def _remove_waiting(self, id_: EventId) -> GiveUp | None:
         """Remove an event that waits. Its lane forgets it when its turn comes."""
         waiting = self._waiting.pop(id_, None)
         if waiting is None:
@@ -147,7 +147,7 @@ class RetryQueue:
                 del self._waiting_for[dest, id_.publisher]
         return waiting[1]
 
-    def waits(self, dest: PeerId, publisher: PeerId) -> bool:
+    def has_waiting(self, dest: PeerId, publisher: PeerId) -> bool:
         """Whether events of a publisher wait for a destination."""
         return (dest, publisher) in self._waiting_for
 
@@ -179,17 +179,17 @@ class RetryQueue:
             id_ = EventId(publisher, incarnation, heappop(sequences))
             waiting = self._waiting.get(id_)
             if waiting is not None and waiting[1].dests == dests:
-                self._remove(id_)
+                self._remove_waiting(id_)
                 taken.append(waiting[1])
         if sequences:
             self._lanes[lane] = sequences
         return taken
 
-    def take_where(self, is_over: Callable[[GiveUp], bool]) -> list[GiveUp]:
+    def take_matching(self, is_over: Callable[[GiveUp], bool]) -> list[GiveUp]:
         """Remove and return the waiting events that fulfil a condition."""
         over = [waiting for _, waiting in self._waiting.values() if is_over(waiting)]
         for waiting in over:
-            self._remove(waiting.event.id)
+            self._remove_waiting(waiting.event.id)
         return over
 
     def _drop_empty_lanes(self) -> None:
@@ -209,7 +209,7 @@ def _rank_destinations(what: PendingRecord | GiveUp) -> list[tuple[PeerId, int]]
     return list(zip(what.dests, what.ranks or (0,) * len(what.dests), strict=False))
 
 
-def _highest(a: PendingRecord | GiveUp, b: PendingRecord | GiveUp) -> tuple[tuple[PeerId, ...], Ranks]:
+def _merge_ranks(a: PendingRecord | GiveUp, b: PendingRecord | GiveUp) -> tuple[tuple[PeerId, ...], Ranks]:
     """Merge two entries of one event. A destination in both gets the higher rank."""
     ranks: dict[PeerId, int] = {}
     for dest, rank in (*_rank_destinations(a), *_rank_destinations(b)):

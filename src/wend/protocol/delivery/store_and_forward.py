@@ -65,9 +65,9 @@ class StoreAndForward:
             if self._late_joiners.on_published(now, event):
                 effects.append(Notice("queued", self._me))
                 dests = (*dests, self._me)
-            self._forget(now, None, effects)
+            self._release_unneeded(now, None, effects)
         if dests:
-            self._store(event, now, dests, effects)
+            self._store_record(event, now, dests, effects)
 
     def hold_back(self, now: Nanos, event: Event, dests: tuple[PeerId, ...], effects: Effects) -> tuple[PeerId, ...]:
         """Let a new event wait for destinations where others wait. Return the rest of its destinations."""
@@ -76,21 +76,21 @@ class StoreAndForward:
         held = tuple([dest for dest in dests if self._must_wait(now, event, dest)])
         if not held:
             return dests
-        self._wait(now, GiveUp(event, now, held, "no-route"), effects)
+        self._add_to_queue(now, GiveUp(event, now, held, "no-route"), effects)
         return tuple([dest for dest in dests if dest not in held])
 
     def _must_wait(self, now: Nanos, event: Event, dest: PeerId) -> bool:
         is_ordered = event.previous_at(dest) is not None
-        return (is_ordered and self.queue.waits(dest, self._me)) or not self.queue.pauses.lets_pass(now, dest)
+        return (is_ordered and self.queue.has_waiting(dest, self._me)) or not self.queue.pauses.may_try(now, dest)
 
     def publish_to(self, event: Event, born: Nanos, peer: PeerId, effects: Effects) -> None:
         """Store an event of this peer that is for one other peer only."""
-        self._store(event, born, (peer,), effects)
+        self._store_record(event, born, (peer,), effects)
 
-    def _store(self, event: Event, born: Nanos, dests: tuple[PeerId, ...], effects: Effects) -> None:
+    def _store_record(self, event: Event, born: Nanos, dests: tuple[PeerId, ...], effects: Effects) -> None:
         effects.append(Persist(self.queue.accept(PendingRecord(event, born, dests))))
 
-    def _forget(self, now: Nanos, asked: Nanos | None, effects: Effects) -> None:
+    def _release_unneeded(self, now: Nanos, asked: Nanos | None, effects: Effects) -> None:
         """Release events that no late joiner needs. It runs at every publication, and by timer while any are stored."""
         assert self._late_joiners is not None
         for id_, waited_for in self._late_joiners.forget_unneeded(now):
@@ -101,7 +101,7 @@ class StoreAndForward:
             self._forget_at = None
         if self._forget_at is None and len(self._late_joiners):
             self._forget_at = now + SETTLE_NS
-            self._timers.set_timer(self._forget_at, self._forget, self._forget_at)
+            self._timers.set_timer(self._forget_at, self._release_unneeded, self._forget_at)
 
     def _release(self, id_: EventId, effects: Effects) -> None:
         """Stop storing an event for late joiners."""
@@ -113,12 +113,12 @@ class StoreAndForward:
         """Handle the interest of a peer. A peer that is back gets the events that wait for it. A peer that was unknown
         gets the matching events published just before."""
         if returned:
-            self._on_reached(now, peer)
+            self._retry_events_for(now, peer)
         if self._late_joiners is None:
             return
         for event, born in self._late_joiners.on_interest(now, peer):
             if peer in self._interest.targets(event):
-                self._store(event, born, (peer,), effects)
+                self._store_record(event, born, (peer,), effects)
                 self._route(now, Arrived(self._me, event, born, (peer,)), effects)
 
     def accept(self, event: Event, born: Nanos, answers: list[PluginEffect], effects: Effects) -> None:
@@ -145,9 +145,9 @@ class StoreAndForward:
             others = tuple(dest for dest in record.dests if dest != self._me)
             if others:
                 ranks = subset(others, record.dests, record.ranks)
-                self._queue(now, GiveUp(record.event, record.born_ns, others, "restarted", ranks), effects)
+                self._queue_if_needed(now, GiveUp(record.event, record.born_ns, others, "restarted", ranks), effects)
         if self._late_joiners is not None:
-            self._forget(now, None, effects)
+            self._release_unneeded(now, None, effects)
 
     def _restore_for_late_joiners(self, record: PendingRecord, effects: Effects) -> None:
         if self._late_joiners is not None:
@@ -157,32 +157,32 @@ class StoreAndForward:
 
     def on_ack(self, now: Nanos, forward: Forward, effects: Effects) -> None:
         if forward.peer in forward.dests:
-            self._on_reached(now, forward.peer)
+            self._retry_events_for(now, forward.peer)
         record = self.queue.hand_over(forward.event.id, forward.dests, forward.ranks)
         if record is not None:
             effects.append(Persist(record))
 
-    def _on_reached(self, now: Nanos, peer: PeerId) -> None:
+    def _retry_events_for(self, now: Nanos, peer: PeerId) -> None:
         """Try the events that wait for a peer, because it is there."""
         if self.queue.pauses.end(peer) and len(self.queue):
-            self._retry_soon(now)
+            self._schedule_retry(now)
 
     def give_up(self, now: Nanos, stuck: GiveUp, effects: Effects) -> None:
         """Queue an event that found no route."""
         self.queue.pauses.fail(now, stuck.dests)
-        self._queue(now, stuck, effects)
+        self._queue_if_needed(now, stuck, effects)
 
-    def _queue(self, now: Nanos, stuck: GiveUp, effects: Effects) -> None:
+    def _queue_if_needed(self, now: Nanos, stuck: GiveUp, effects: Effects) -> None:
         """Queue an event for destinations that still need it."""
         owed = self.queue.restrict_to_owed(stuck)
         if owed is None:
             effects.append(Notice("copy-superseded", self._me))
             return
-        owed = self._without_expired(now, owed, effects)
+        owed = self._drop_expired(now, owed, effects)
         if owed is not None:
-            self._wait(now, owed, effects)
+            self._add_to_queue(now, owed, effects)
 
-    def _wait(self, now: Nanos, owed: GiveUp, effects: Effects) -> None:
+    def _add_to_queue(self, now: Nanos, owed: GiveUp, effects: Effects) -> None:
         """Queue an event. If the queue is full, drop those with the earliest deadline."""
         effects.append(Notice("stored", self._me))
         deadlines = [self._interest.deadline_ns(owed.event, dest, self._view.graph) for dest in owed.dests]
@@ -192,9 +192,9 @@ class StoreAndForward:
             drop = Drop(lost.event.id, lost.dests, NO_ROOM)
             effects.append(drop)
             self.abandon(drop, effects)
-        self._retry_soon(now + FIRST_NS)
+        self._schedule_retry(now + FIRST_NS)
 
-    def _without_expired(self, now: Nanos, stuck: GiveUp, effects: Effects) -> GiveUp | None:
+    def _drop_expired(self, now: Nanos, stuck: GiveUp, effects: Effects) -> GiveUp | None:
         """Drop the event for destinations where it has expired. Return the rest, if any."""
         event, age_ns = stuck.event, now - stuck.born_ns
         gone = (
@@ -202,14 +202,16 @@ class StoreAndForward:
             if event.is_expired(age_ns)
             else tuple([d for d in stuck.dests if self._expires(event, d, age_ns)])
         )
-        left = self._drop_gone(stuck, gone, "expired", effects)
+        left = self._drop_for_destinations(stuck, gone, "expired", effects)
         if left is None:
             return None
-        return self._drop_gone(
+        return self._drop_for_destinations(
             left, tuple([d for d in left.dests if self._interest.stayed_away(d, now)]), AWAY, effects
         )
 
-    def _drop_gone(self, stuck: GiveUp, gone: tuple[PeerId, ...], why: DropCode, effects: Effects) -> GiveUp | None:
+    def _drop_for_destinations(
+        self, stuck: GiveUp, gone: tuple[PeerId, ...], why: DropCode, effects: Effects
+    ) -> GiveUp | None:
         if not gone:
             return stuck
         drop = Drop(stuck.event.id, gone, why)
@@ -231,34 +233,34 @@ class StoreAndForward:
         self.queue.pauses.end(neighbour)
         self.queue.pauses.shorten(now)
         if len(self.queue):
-            self._retry_soon(now)
+            self._schedule_retry(now)
 
-    def _retry_soon(self, time: Nanos) -> None:
+    def _schedule_retry(self, time: Nanos) -> None:
         if self._retry_at is None or time < self._retry_at:
             self._retry_at = time
-            self._timers.set_timer(time, self._retry, time)
+            self._timers.set_timer(time, self._on_retry_timer, time)
 
-    def _retry(self, now: Nanos, asked: Nanos, effects: Effects) -> None:
+    def _on_retry_timer(self, now: Nanos, asked: Nanos, effects: Effects) -> None:
         if asked != self._retry_at:
             return
         self._retry_at = None
         if now >= self._next_sweep:
             self._next_sweep = now + SWEEP_NS
-            for over in self.queue.take_where(lambda waiting: self._is_over(now, waiting)):
-                left = self._without_expired(now, over, effects)
+            for over in self.queue.take_matching(lambda waiting: self._is_obsolete(now, waiting)):
+                left = self._drop_expired(now, over, effects)
                 if left is not None:
-                    self._wait(now, left, effects)
+                    self._add_to_queue(now, left, effects)
         for taken in self.queue.take(now, RETRY_BATCH):
-            again = self._without_expired(now, taken, effects)
+            again = self._drop_expired(now, taken, effects)
             if again is None:
                 continue
             ranks = tuple(fork(m, self._me) for m in again.ranks or (0,) * len(again.dests))
             self._route(now, Arrived(self._me, again.event, again.born_ns, again.dests, ranks=ranks), effects)
         soonest = self.queue.next_attempt()
         if soonest is not None:
-            self._retry_soon(max(soonest, now + BETWEEN_BATCHES_NS))
+            self._schedule_retry(max(soonest, now + BETWEEN_BATCHES_NS))
 
-    def _is_over(self, now: Nanos, waiting: GiveUp) -> bool:
+    def _is_obsolete(self, now: Nanos, waiting: GiveUp) -> bool:
         """Whether an event has expired for a destination, or a destination has stayed away for too long."""
         age_ns = now - waiting.born_ns
         return waiting.event.is_expired(age_ns) or any(

@@ -37,7 +37,7 @@ class ControlMessages:
             key = (control.peer, control.plugin, control.slot)
             self._in_flight.remove(self._slots.get(key, -1))
             self._slots[key] = tx
-        self._transmit(now, link, tx, control, effects)
+        self._transmit_control(now, link, tx, control, effects)
 
     def is_repeated_to(self, peer: PeerId) -> bool:
         """Whether some control to this neighbour is not acknowledged yet."""
@@ -50,7 +50,7 @@ class ControlMessages:
         link.on_give_up(is_data=False)
         if attempt < CONTROL_TRIES:
             self._in_flight.restart_timer(tx, control, attempt + 1, first, now + _timeout_ns(link, attempt + 1))
-            self._transmit(now, link, tx, control, effects)
+            self._transmit_control(now, link, tx, control, effects)
             return
         self._in_flight.remove(tx)
         self.free_slot(control)
@@ -62,12 +62,12 @@ class ControlMessages:
         if control.slot is not None:
             self._slots.pop((control.peer, control.plugin, control.slot), None)
 
-    def _transmit(self, now: Nanos, link: Link, tx: int, control: OutgoingControl, effects: Effects) -> None:
+    def _transmit_control(self, now: Nanos, link: Link, tx: int, control: OutgoingControl, effects: Effects) -> None:
         link.record_sent(now)
         effects.append(Send(control.peer, Control(tx, control.plugin, control.body)))
 
 
 def _timeout_ns(link: Link, attempt: int) -> Nanos:
-    """The ACK timeout of this transmission."""
+    """How long to wait for the ACK of a control message. It doubles with each attempt, up to a bound."""
     timeout = link.timeout_ns - link.control_discount_ns
     return min(timeout << min(attempt - 1, 10), max(MAX_BACKOFF_NS, timeout))

@@ -179,11 +179,11 @@ class Copa(Controller):
                 self._slow_start = False
                 self.window = max(MIN_PACKETS * self.segment, self.window * 0.7)
         else:
-            self._compete(now)
+            self._adapt_competitive_gain(now)
         self._acked = self._lost = 0
         self._round_ns, self._window_then = now, self.window
 
-    def _compete(self, now: Nanos) -> None:
+    def _adapt_competitive_gain(self, now: Nanos) -> None:
         """Adapt the gain as TCP adapts its window, because another flow fills the queue."""
         self._held_ns, self.memory_ns = now + MIN_RTT_MEMORY_NS, HELD_MEMORY_NS
         if not self.competitive:

@@ -75,7 +75,7 @@ class FragmentedEvent:
         """Count one more waiting fragment."""
         self._queued += 1
 
-    def uncount_waiting(self) -> None:
+    def discount_waiting(self) -> None:
         """Count one waiting fragment less."""
         self._queued -= 1
 
@@ -135,9 +135,9 @@ class EventReassembly:
         if accepted:
             effects.append(Notice("duplicate", sender))
         elif tx not in link.window:
-            if not self._accept(now, sender, fragment, effects):
+            if not self._accept_fragment(now, sender, fragment, effects):
                 return None
-            data = self._complete(now, sender, fragment)
+            data = self._make_packet(now, sender, fragment)
             if data is not None:
                 return data
             link.window.add(tx)
@@ -153,20 +153,20 @@ class EventReassembly:
     def forget(self, sender: PeerId) -> None:
         self._reassembly.forget(sender)
 
-    def _accept(self, now: Nanos, sender: PeerId, fragment: Fragment, effects: Effects) -> bool:
+    def _accept_fragment(self, now: Nanos, sender: PeerId, fragment: Fragment, effects: Effects) -> bool:
         head = fragment.head
         if (head is None) == (fragment.index == 0):
             effects.append(Refuse(sender, "malformed-fragment"))
             return False
-        if head is not None and not self._fits(head):
+        if head is not None and not self._has_valid_head(head):
             effects.append(Refuse(sender, MISFIT))
             return False
         return self._reassembly.accept(now, sender, fragment.number, 0, fragment, effects)
 
-    def _fits(self, head: Data) -> bool:
+    def _has_valid_head(self, head: Data) -> bool:
         return len(head.ranks) in (0, len(head.dests)) and (head.header is None or type(head.header) is self._header)
 
-    def _complete(self, now: Nanos, sender: PeerId, last: Fragment) -> Data | None:
+    def _make_packet(self, now: Nanos, sender: PeerId, last: Fragment) -> Data | None:
         """The event as one packet with the number of the last fragment."""
         message = self._reassembly.pop_complete(sender, last.number)
         if message is None:

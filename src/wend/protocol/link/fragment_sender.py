@@ -52,7 +52,7 @@ class FragmentSender:
         tx = self._in_flight.start_timer(now + link.timeout_ns)
         self._in_flight.packets[tx] = (fragment, 1, now)
         fragmented.add_in_flight(tx)
-        self._transmit(now, link, fragment, tx, effects)
+        self._transmit_fragment(now, link, fragment, tx, effects)
 
     def on_ack(
         self, now: Nanos, link: Link, tx: int, fragmented: FragmentedEvent, accepted: bool, effects: Effects
@@ -87,7 +87,7 @@ class FragmentSender:
             # ACKs of many fragments queue behind each other, so each repetition waits longer
             wait = link.timeout_ns << min(attempt, 3)
             self._in_flight.restart_timer(tx, fragment, attempt + 1, first, now + wait)
-            self._transmit(now, link, fragment, tx, effects)
+            self._transmit_fragment(now, link, fragment, tx, effects)
             return False
         self.cancel(fragment.of)
         link.on_give_up()
@@ -123,6 +123,6 @@ class FragmentSender:
                 self._congested(now, forward, effects, True)
         return False
 
-    def _transmit(self, now: Nanos, link: Link, fragment: FragmentInFlight, tx: int, effects: Effects) -> None:
+    def _transmit_fragment(self, now: Nanos, link: Link, fragment: FragmentInFlight, tx: int, effects: Effects) -> None:
         link.record_transmission(now)
         effects.append(Send(fragment.peer, fragment.of.make_fragment(now, tx, fragment.index, self._me)))

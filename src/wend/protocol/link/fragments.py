@@ -99,7 +99,7 @@ class PartialMessage:
         self.first_ns: Nanos = 0
         self.grown_ns: Nanos = 0
 
-    def lacks(self, index: int) -> bool:
+    def is_missing(self, index: int) -> bool:
         return not self.chunks[index]
 
     def add(self, now: Nanos, fragment: AnyFragment) -> None:
@@ -164,16 +164,16 @@ class Reassembly:
             if (ended is not None and number <= ended[0]) or (partial is not None and number < partial.number):
                 return True  # of a message that is complete or replaced
             if partial is not None and number > partial.number:
-                self._remove(known, key)
+                self._remove_message(known, key)
                 partial = None
             if partial is None:
                 partial = PartialMessage(number, fragment.count)
-            if not partial.lacks(fragment.index):
+            if not partial.is_missing(fragment.index):
                 return True
             if partial.missing > 1 and not self._make_room(now, sender, key, partial, fragment, effects):
                 reason = "reassembly-full"
             else:
-                self._store(now, known, key, partial, fragment)
+                self._store_fragment(now, known, key, partial, fragment)
         if reason is not None:
             effects.append(Refuse(sender, reason))
         return reason is None
@@ -184,7 +184,7 @@ class Reassembly:
         partial = None if known is None else known.partial.get(key)
         if known is None or partial is None or partial.missing:
             return None
-        self._end(known, key, complete=True)
+        self._end_message(known, key, complete=True)
         return partial
 
     def was_completed(self, sender: PeerId, key: Hashable) -> bool:
@@ -228,7 +228,7 @@ class Reassembly:
         if not self._lacks_room(known, size):
             return True
         for stale in [k for k, p in known.partial.items() if k != key and now - p.grown_ns > STALE_NS]:
-            self._drop(sender, stale, effects)
+            self._drop_message(sender, stale, effects)
         while self._lacks_room(known, size):
             if not limits.evicts:
                 return False
@@ -238,33 +238,35 @@ class Reassembly:
             oldest = next((k for k in self._senders[loser].partial if loser != sender or k != key), None)
             if oldest is None:
                 return False
-            self._drop(loser, oldest, effects)
+            self._drop_message(loser, oldest, effects)
         return True
 
     def _lacks_room(self, known: _Sender, size: int) -> bool:
         limits = self._limits
         return known.size + size > limits.neighbour_bytes or self._size + size > limits.total_bytes
 
-    def _store(self, now: Nanos, known: _Sender, key: Hashable, partial: PartialMessage, fragment: AnyFragment) -> None:
+    def _store_fragment(
+        self, now: Nanos, known: _Sender, key: Hashable, partial: PartialMessage, fragment: AnyFragment
+    ) -> None:
         before = partial.size if key in known.partial else 0
         known.partial[key] = partial
         partial.add(now, fragment)
         known.size += partial.size - before
         self._size += partial.size - before
 
-    def _drop(self, sender: PeerId, key: Hashable, effects: Effects) -> None:
-        self._end(self._senders[sender], key, complete=False)
+    def _drop_message(self, sender: PeerId, key: Hashable, effects: Effects) -> None:
+        self._end_message(self._senders[sender], key, complete=False)
         effects.append(Notice("reassembly-dropped", sender))
 
-    def _end(self, known: _Sender, key: Hashable, complete: bool) -> None:
+    def _end_message(self, known: _Sender, key: Hashable, complete: bool) -> None:
         number = known.partial[key].number
-        self._remove(known, key)
+        self._remove_message(known, key)
         known.ended.pop(key, None)
         known.ended[key] = (number, complete)
         if len(known.ended) > _ENDED:
             del known.ended[next(iter(known.ended))]
 
-    def _remove(self, known: _Sender, key: Hashable) -> None:
+    def _remove_message(self, known: _Sender, key: Hashable) -> None:
         size = known.partial.pop(key).size
         known.size -= size
         self._size -= size

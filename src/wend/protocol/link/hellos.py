@@ -74,7 +74,7 @@ class HelloSchedule:
         self._longest = announced[:2]
         """The longest silence of an idle peer, and that of an active one."""
         self._margin_ns = settings.margin_ns
-        self._intervals = {within: _interval(within, settings.margin_ns) for within in announced}
+        self._intervals = {within: _hello_interval(within, settings.margin_ns) for within in announced}
         self._stretch = 1
         """The factor by which announced silences exceed planned ones; a power of two."""
         self._busy_ns: Nanos = 0
@@ -144,23 +144,26 @@ class HelloSchedule:
 
         Return the time of the next one. Add the links that no longer seem up to `silent`.
         """
-        mode = self._mode(now)
-        again = now + self._longest[0 if now >= self._idle_ns else 1]
+        mode = self._current_mode(now)
+        again = now + self._longest[now < self._idle_ns]
         news, forced_ns = self._news_to_send(now)
         last_within, last_heard = -1, True
         peers: list[PeerId] = []
         for link in self._links.values():
             plan = link.hellos
             if plan.mode is not mode:
-                self._plan(link, mode)
+                self._plan_hello(link, mode)
             silence = now - link.heard_ns
             news_ns = FOREVER if plan.last_news is news else forced_ns
             if link.sent_ns + plan.early_ns <= now or news_ns <= now:
-                heard = silence <= link.silence_ns + 2 * link.delay_ns
-                link.record_hello(now, plan.within_ns, heard)
-                if plan.within_ns != last_within or heard != last_heard:
-                    peers, last_within, last_heard = [], plan.within_ns, heard
-                    batches.append((heard, last_within, peers))
+                heard, within = silence <= link.silence_ns + 2 * link.delay_ns, plan.within_ns
+                if heard and plan.is_repetition:
+                    link.sent_ns = now
+                else:
+                    link.record_hello(now, within, heard)
+                if within != last_within or heard != last_heard:
+                    peers, last_within, last_heard = [], within, heard
+                    batches.append((heard, within, peers))
                 peers.append(link.peer)
                 due = now + plan.after_ns
             else:
@@ -173,7 +176,7 @@ class HelloSchedule:
                 silent.append(link)
         return again
 
-    def _mode(self, now: Nanos) -> HelloMode:
+    def _current_mode(self, now: Nanos) -> HelloMode:
         """The silences that hellos announce now. After a while without pauses, the host no longer counts as busy."""
         if self._stretch > 1 and now > self._busy_ns:
             self._set_stretch(now, self._stretch // 2)
@@ -185,7 +188,7 @@ class HelloSchedule:
         """The current news, and when links with data in transit have to get it."""
         if self._news is None:
             return (), 0
-        return self._news.outgoing(now), self._news.told_ns + self._patience
+        return self._news.outgoing_news(now), self._news.told_ns + self._patience
 
     def send(self, now: Nanos, batches: list[Batch], effects: Effects) -> None:
         """Send hellos that are due, with the current news."""
@@ -199,7 +202,7 @@ class HelloSchedule:
             effects.append(SendEach(tuple(peers), hello) if len(peers) > 1 else Send(peers[0], hello))
 
     def make_hello(self, now: Nanos, heard: bool, within: Nanos = 0) -> Hello:
-        news: News = () if self._news is None else self._news.outgoing(now)
+        news: News = () if self._news is None else self._news.outgoing_news(now)
         hellos = self._hellos
         if news:
             if news is not self._told:
@@ -211,7 +214,7 @@ class HelloSchedule:
             found = hellos[heard, within] = Hello(self._incarnation, heard, within, news)
         return found
 
-    def _plan(self, link: Link, mode: HelloMode) -> None:
+    def _plan_hello(self, link: Link, mode: HelloMode) -> None:
         """Plan the next hello over a link. The plan holds until the mode or the link changes."""
         planned = (mode.up if link.is_up else mode.others)[link.detection.multiplier - 1]
         stretch = max(self._stretch, self._stretch_for(link.spread_ns))
@@ -219,14 +222,14 @@ class HelloSchedule:
         announced = min(planned, link.hellos.announced_ns)
         interval = 0
         if announced and stretch == link.hellos.stretch:  # else the neighbour has to be notified at once
-            interval = self._intervals.get(announced) or _interval(announced, self._margin_ns)
+            interval = self._intervals.get(announced) or _hello_interval(announced, self._margin_ns)
         early = interval - interval // _EARLY
         link.hellos.set(mode, planned * stretch, stretch, interval, early, self._intervals[planned])
         if link.sender is not None:
             link.sender.expect_round_trips(self._lateness_ns(stretch))
 
 
-def _interval(within: Nanos, margin: Nanos) -> Nanos:
+def _hello_interval(within: Nanos, margin: Nanos) -> Nanos:
     """How long to wait before the next hello, so that it arrives in time even from a busy host."""
     late = max(margin, within // 4) if margin else 0
     return max(within // 4, within - late, 1)

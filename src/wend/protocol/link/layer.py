@@ -226,7 +226,7 @@ class LinkLayer:
             effects.append(Refuse(link.peer, "earlier-incarnation"))
             return False
         restarted = link.begin_incarnation(incarnation)
-        self._forget(link.peer)
+        self._forget_neighbour(link.peer)
         if self.news is not None:
             self.news.forget(now, link.peer)
         if restarted:
@@ -275,7 +275,7 @@ class LinkLayer:
     # ---------------------------------------------------------------- changes of links
 
     def add_link(self, now: Nanos, neighbour: Neighbour, effects: Effects) -> None:
-        """Add a link that the driver gives."""
+        """Add a link at the request of the driver, which gives its delay and reliability."""
         self.manager.store_estimates(neighbour)
         self.make_link(now, neighbour.peer, (), effects)
         self._user.on_link_returned(now, neighbour.peer)
@@ -292,7 +292,7 @@ class LinkLayer:
     def end_link(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
         in_flight = self.retransmission.end_link(peer)
         self._links.pop(peer).end()
-        self._forget(peer)
+        self._forget_neighbour(peer)
         effects.append(Notice("unlinked", peer))
         if self.detector is not None:
             self.detector.on_link_ended(now, peer)
@@ -301,7 +301,7 @@ class LinkLayer:
             self._user.on_failed(now, forward, effects)
         self._user.on_link_changed(now, LinkChanged(peer, False), effects)
 
-    def _forget(self, peer: PeerId) -> None:
+    def _forget_neighbour(self, peer: PeerId) -> None:
         if self._reassembly is not None:
             self._reassembly.forget(peer)
         self._fragments.forget(peer)

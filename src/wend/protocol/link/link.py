@@ -193,7 +193,7 @@ class Link:
         return self.is_up and self.heard_by_neighbour and now - self.heard_ns <= self.silence_ns
 
     def is_heard(self, now: Nanos) -> bool:
-        """Whether the direction from the neighbour seems to work."""
+        """Whether this peer seems to hear the neighbour."""
         return self.is_up and now - self.heard_ns <= self.silence_ns
 
     # ---------------------------------------------------------------- packets
@@ -217,10 +217,8 @@ class Link:
         if self.sender is not None:
             self.sender.controller.on_pause(now, ns)
 
-    def record_ack(self, round_trip_ns: Nanos, retransmitted: bool, is_data: bool = True) -> None:
+    def record_ack(self, round_trip_ns: Nanos, retransmitted: bool) -> None:
         """Update the estimates by an ACK that arrived this long after the first transmission."""
-        if is_data:
-            self.answers += 1
         estimator = self.estimator
         if estimator is not None:
             estimator.count_ack(round_trip_ns, retransmitted)
@@ -301,10 +299,9 @@ class Link:
     # ---------------------------------------------------------------- suspicions and outages
 
     def record_hello(self, now: Nanos, within_ns: Nanos, heard: bool) -> None:
-        """Record a hello to the neighbour: whether this peer hears it, and the silence announced."""
+        """Record a hello to the neighbour that differs from the last: whether this peer hears it, and the silence
+        announced. A repetition only changes `sent_ns`."""
         self.sent_ns = now
-        if heard and self.hellos.is_repetition:
-            return
         if not heard:
             self.suspected = True
         self.hellos.record_hello(within_ns, heard)

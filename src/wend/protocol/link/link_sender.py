@@ -187,7 +187,7 @@ class LinkSender:
         if due_ns < FOREVER:
             insort(self._due, (due_ns, number, size, what))
             self._timed_bytes += size
-            self._estimate()
+            self._update_wait()
         else:
             self._others.setdefault(publisher, deque()).append((size, what))
         return True
@@ -196,13 +196,13 @@ class LinkSender:
         """Remove and return a packet that would arrive too late, if there is one."""
         if not self._due or self._due[0][0] >= self.arrival_ns(now):
             return None
-        return self._pop_due()
+        return self._pop_most_urgent()
 
     def pop(self, now: Nanos) -> tuple[Waiting, int] | None:
         """Remove the next packet if it may be sent now, and return it with its size. The caller calls `count_sent`."""
         if self._due:
             size = self._due[0][2]
-            return (self._pop_due(), size) if self.is_open(now, size) else None
+            return (self._pop_most_urgent(), size) if self.is_open(now, size) else None
         for publisher, waiting in self._others.items():
             size, what = waiting[0]
             if not self.is_open(now, size):
@@ -285,13 +285,13 @@ class LinkSender:
             controller.restart(now)
             self.next_ns = now + int(controller.pace * controller.segment * (BURST_PACKETS - MIN_PACKETS))
 
-    def _pop_due(self) -> Waiting:
+    def _pop_most_urgent(self) -> Waiting:
         _, _, size, what = self._due.pop(0)
         self._timed_bytes -= size
         self.queued_bytes -= size
-        self._estimate()
+        self._update_wait()
         return what
 
-    def _estimate(self) -> None:
+    def _update_wait(self) -> None:
         rate = self.controller.rate
         self.wait_ns = int(self._timed_bytes / rate) if self._timed_bytes and rate < UNLIMITED else 0

@@ -52,14 +52,14 @@ class LinkManager:
         """Store the reachable peers. Without a membership, make links to all of them."""
         self._reachable = {n.peer: n for n in sorted(neighbours, key=lambda n: n.peer)}
         for peer in self._reachable if self._config.membership is None else ():
-            self._make(now, peer)
+            self._add_link(now, peer)
 
     def store_estimates(self, neighbour: Neighbour) -> None:
         """Store the delay and reliability of a link that is about to be made."""
         self._reachable[neighbour.peer] = neighbour
 
     def make_link(self, now: Nanos, peer: PeerId, path: Path) -> None:
-        self._make(now, peer)
+        self._add_link(now, peer)
         if self._paths_changed is not None and None not in path:
             self._links[peer].set_path(path)
 
@@ -87,7 +87,7 @@ class LinkManager:
         if not self._open:  # plug-ins are notified of all paths at once
             self._paths_changed(now, effects)
 
-    def _make(self, now: Nanos, peer: PeerId) -> None:
+    def _add_link(self, now: Nanos, peer: PeerId) -> None:
         neighbour = self._reachable.get(peer) or Neighbour(peer, UNKNOWN_DELAY_NS)
         settings = self._config.of(LinkSettings)
         sender: LinkSender | None = None

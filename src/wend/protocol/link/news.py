@@ -93,10 +93,10 @@ class NewsTable:
         self._told[sender] = news
         for one in before:
             if one not in news:
-                self._remove(now, sender, one)
+                self._remove_news(now, sender, one)
         for one in news:
             if one not in before and one.hops <= self.hops and one.origin != self._me:
-                self._add(now, sender, one)
+                self._add_news(now, sender, one)
         if self._fresh_ns == FOREVER:
             self._fresh_ns = now
         return True
@@ -104,9 +104,9 @@ class NewsTable:
     def forget(self, now: Nanos, sender: PeerId) -> None:
         """Drop the news of a neighbour: no link is down, it restarted, or it is no longer a neighbour."""
         for one in self._told.pop(sender, ()):
-            self._remove(now, sender, one)
+            self._remove_news(now, sender, one)
 
-    def _add(self, now: Nanos, sender: PeerId, one: FailureNews) -> None:
+    def _add_news(self, now: Nanos, sender: PeerId, one: FailureNews) -> None:
         """Add news. Another neighbour usually sent it already, and then the beliefs of this peer stay the same."""
         origin = one.origin
         tellers = self._by_origin.get(origin)
@@ -120,7 +120,7 @@ class NewsTable:
             self._changed.add(origin)
             self._fresh_ns = now
 
-    def _remove(self, now: Nanos, sender: PeerId, one: FailureNews) -> None:
+    def _remove_news(self, now: Nanos, sender: PeerId, one: FailureNews) -> None:
         tellers = self._by_origin.get(one.origin)
         if tellers is not None and tellers.get(sender) == one:  # each decoded hello has its own object
             del tellers[sender]
@@ -132,23 +132,23 @@ class NewsTable:
 
     # ---------------------------------------------------------------- what follows
 
-    def outgoing(self, now: Nanos) -> News:
+    def outgoing_news(self, now: Nanos) -> News:
         """The news of a hello sent now; the same object while nothing changes."""
         if now >= self._fresh_ns:
-            self._update(now)
+            self._update_beliefs(now)
         return self._outgoing
 
     def down(self, now: Nanos) -> frozenset[Edge]:
         """The links of other peers that are believed to be down; the same object while nothing changes."""
         if now >= self._fresh_ns:
-            self._update(now)
+            self._update_beliefs(now)
         return self._down
 
     def is_down(self, a: PeerId, b: PeerId, now: Nanos) -> bool:
         """Whether a link between two other peers is believed to be down."""
         return (min(a, b), max(a, b)) in self.down(now)
 
-    def _update(self, now: Nanos) -> None:
+    def _update_beliefs(self, now: Nanos) -> None:
         changed: Iterable[PeerId] = self._changed
         if now >= self._look_ns:
             self._look_ns = now + _LOOK_NS
@@ -167,7 +167,7 @@ class NewsTable:
         )
         if down != self._down:
             self._down = down
-        outgoing = self._relay(now) if self.hops > 1 else (self._own,) if self._own.down else ()
+        outgoing = self._combine_relayed_news(now) if self.hops > 1 else (self._own,) if self._own.down else ()
         if outgoing != self._outgoing:
             self._outgoing = outgoing
             self.told_ns = now
@@ -187,7 +187,7 @@ class NewsTable:
                 found = news
         return found
 
-    def _relay(self, now: Nanos) -> News:
+    def _combine_relayed_news(self, now: Nanos) -> News:
         """Combine this peer's own news with the news of others that may travel further."""
         found = [self._own] if self._own.down or now - self._own_ns < LINGER_NS else []
         room = MAX_CLAIMS - 1 - len(self._own.down)

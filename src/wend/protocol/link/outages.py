@@ -96,13 +96,13 @@ class OutageStatistics:
         self._each[peer] = OutageCounts(now, 1)
 
     def on_down(self, now: Nanos, peer: PeerId) -> None:
-        counts = self._counts(now, peer)
+        counts = self._updated_counts(now, peer)
         if not counts.down:
             self._count_down(now, counts, 1)
 
     def on_up(self, now: Nanos, peer: PeerId) -> None:
         """Count the end of an outage."""
-        counts = self._counts(now, peer)
+        counts = self._updated_counts(now, peer)
         if counts.down:
             self._count_down(now, counts, -1)
 
@@ -129,13 +129,13 @@ class OutageStatistics:
         found = self._of_each.get(peer)
         if found is None or now > found.until_ns:
             every = self.estimate_all(now)
-            counts = self._counts(now, peer)
+            counts = self._updated_counts(now, peer)
             share = (counts.down_ns + every.share * _OF_ALL_NS) / (counts.observed_ns + _OF_ALL_NS)
             length = (counts.down_ns + every.length_ns * _OF_ALL_OUTAGES) / (counts.ended + _OF_ALL_OUTAGES)
             found = self._of_each[peer] = OutageChance(min(share, 0.99), length, now + _FRESH_NS)
         return found
 
-    def _counts(self, now: Nanos, peer: PeerId) -> OutageCounts:
+    def _updated_counts(self, now: Nanos, peer: PeerId) -> OutageCounts:
         counts = self._each.get(peer)
         if counts is None:
             counts = self._each[peer] = OutageCounts(now, 1)

@@ -1,10 +1,10 @@
 """Prices of links: costs that make routes avoid congested links.
 
 A link whose load approaches its capacity gets a price, in nanoseconds that routing adds to its delay. The price follows
-the smoothed load; the price of a full link is about the delay of a detour. It does not follow the length of the queue,
-which grows only after the link is full and stays long after the congestion has ended. Peers announce prices with their
-link states. `routing/spread_trees.py` explains how routing follows prices without oscillating. While no packet waits
-for a link, there are no prices and no timer runs.
+the smoothed load. The price of a full link is about the delay of a detour. The price does not follow the length of the
+queue, which grows only after the link is full and stays long after the congestion has ended. Peers announce prices with
+their link states. `routing/spread_trees.py` explains how routing follows prices without oscillating. While no packet
+waits for a link, there are no prices and no timer runs.
 """
 
 from collections.abc import Callable
@@ -56,9 +56,9 @@ class LinkPrices:
                 if link.sender is not None:
                     link.sender.begin_periods()
             self._period_ns = PERIOD_NS
-            self._timers.set_timer(now + PERIOD_NS, self._update, None)
+            self._timers.set_timer(now + PERIOD_NS, self._update_prices, None)
 
-    def _update(self, now: Nanos, _: None, effects: Effects) -> None:
+    def _update_prices(self, now: Nanos, _: None, effects: Effects) -> None:
         changed = active = False
         for link in self._links.values():
             sender = link.sender
@@ -74,7 +74,7 @@ class LinkPrices:
         self.runs = active
         if active:
             self._period_ns = min(int(SLOWER * self._period_ns), LONGEST_NS)
-            self._timers.set_timer(now + self._period_ns, self._update, None)
+            self._timers.set_timer(now + self._period_ns, self._update_prices, None)
         else:
             self._loaded(False)
         if changed or not active:

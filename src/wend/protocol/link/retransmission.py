@@ -124,7 +124,8 @@ class Retransmission:
         self._transmit(now, link, forward, tx, effects)
 
     def _transmit(self, now: Nanos, link: Link, forward: Forward, tx: int, effects: Effects) -> None:
-        link.record_transmission(now)
+        link.sent_ns = now
+        link.transmitted += 1
         path = forward.path + self._here
         age = now - forward.born_ns
         data = Data(tx, forward.event, age, forward.dests, path, forward.header, forward.ranks)
@@ -132,7 +133,7 @@ class Retransmission:
 
     def resend_fragmented(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
         """Send fragmented events again to a neighbour that restarted and so lost the fragments it acknowledged."""
-        for fragmented in self._fragmented_to(peer):
+        for fragmented in self._fragmented_events_to(peer):
             self._fragment_sender().cancel(fragmented)
             self.forward(now, fragmented.forward, effects)
 
@@ -170,7 +171,7 @@ class Retransmission:
         self._packets[tx] = (what, 1, now)
         self._transmit(now, link, what, tx, effects)
 
-    def _drain(self, now: Nanos, link: Link, sender: LinkSender, effects: Effects) -> None:
+    def _send_queued(self, now: Nanos, link: Link, sender: LinkSender, effects: Effects) -> None:
         """Send the packets waiting for a link, as far as its window allows now."""
         if sender.queued_bytes:
             self._waiting_packets().drain(now, link, effects)
@@ -189,7 +190,8 @@ class Retransmission:
             self._packets[tx] = entry
             effects.append(Refuse(link.peer, "unexpected-ack"))
             return None
-        self.clear_timers()
+        if self._timers.heap[0][3] == tx:  # otherwise a timer that still counts is next
+            self.clear_timers()
         if not link.heard_by_neighbour:
             self._on_heard_by_neighbour(now, link)
         if type(packet) is Forward:
@@ -199,11 +201,13 @@ class Retransmission:
                 self._open_window(now, link, sender, ack, size, attempts, first)
                 if sender.queued_bytes:
                     self._waiting_packets().drain(now, link, effects)
-            link.record_ack(now - first if ack.held_ns <= 0 else _round_trip_ns(now - first, ack), attempts > 1)
+            link.answers += 1
+            if self._is_measured:
+                link.record_ack(_round_trip_ns(now - first, ack), attempts > 1)
             return packet
         if type(packet) is OutgoingControl:
             if attempts == 1:
-                link.record_ack(_round_trip_ns(now - first, ack), False, is_data=False)
+                link.record_ack(_round_trip_ns(now - first, ack), False)
             self.control.free_slot(packet)
             return None
         assert type(packet) is FragmentInFlight
@@ -231,7 +235,8 @@ class Retransmission:
             self._open_window(now, link, sender, ack, FRAGMENT_SIZE, attempts, first)
             if ack.accepted:
                 self._fragment_sender().cancel(fragmented)
-            self._drain(now, link, sender, effects)
+            self._send_queued(now, link, sender, effects)
+        link.answers += 1
         link.record_ack(_round_trip_ns(now - first, ack), attempts > 1)
         return self._fragment_sender().on_ack(now, link, ack.tx, fragmented, ack.accepted, effects)
 
@@ -241,7 +246,7 @@ class Retransmission:
         peer, first, retransmitted = self._given_up.pop(ack.tx, (None, 0, False))
         if peer == link.peer:
             round_trip_ns = _round_trip_ns(now - first, ack)
-            link.record_ack(round_trip_ns, retransmitted, is_data=False)
+            link.record_ack(round_trip_ns, retransmitted)
             if link.sender is not None and not retransmitted:
                 link.sender.on_late_ack(now, round_trip_ns)
                 if round_trip_ns > link.sender.slow_ns and self.on_delay is not None:
@@ -249,7 +254,7 @@ class Retransmission:
 
     # ---------------------------------------------------------------- packets in flight
 
-    def in_flight(self) -> list[Forward]:
+    def packets_in_flight(self) -> list[Forward]:
         """The data that waits for an ACK, or for the congestion window of its link."""
         packets: list[Forward | FragmentedEvent] = []
         if self._waiting is not None:
@@ -274,7 +279,7 @@ class Retransmission:
                 self._in_flight.remove(tx)
                 self._release(peer, packet_bytes(packet))
                 packets.append(packet)
-        fragmented = [one for one in self._fragmented_to(peer) if one.is_queued or not one.forward.tries]
+        fragmented = [one for one in self._fragmented_events_to(peer) if one.is_queued or not one.forward.tries]
         queued = [] if self._waiting is None else self._waiting.remove(peer)
         for one in fragmented:
             self._fragment_sender().cancel(one)
@@ -283,7 +288,7 @@ class Retransmission:
     def end_link(self, peer: PeerId) -> list[Forward]:
         """Stop waiting for ACKs from a peer that is no longer a neighbour. Return the data that was in flight."""
         packets: list[Forward] = []
-        fragmented = [one.forward for one in self._fragmented_to(peer)]
+        fragmented = [one.forward for one in self._fragmented_events_to(peer)]
         queued = [] if self._waiting is None else self._waiting.remove(peer)
         for tx, packet in self._in_flight.packets_to(peer):
             self._in_flight.remove(tx)
@@ -308,7 +313,7 @@ class Retransmission:
             self._fragment_sender().cancel(packet.of)
         link = self._links[packet.peer]
         if link.sender is not None:
-            self._drain(now, link, link.sender, effects)
+            self._send_queued(now, link, link.sender, effects)
         return packet if type(packet) is Forward else packet.of.forward  # type: ignore[union-attr]
 
     def _release(self, peer: PeerId, size: int) -> None:
@@ -317,7 +322,7 @@ class Retransmission:
         if link is not None and link.sender is not None:
             link.sender.release(size)
 
-    def _fragmented_to(self, peer: PeerId) -> list[FragmentedEvent]:
+    def _fragmented_events_to(self, peer: PeerId) -> list[FragmentedEvent]:
         """The events to a neighbour that have fragments in flight or waiting."""
         fragmented = [] if self._fragments is None else self._fragments.events_to(peer)
         if self._waiting is not None:
@@ -364,7 +369,7 @@ class Retransmission:
             self._transmit(now, link, forward, tx, effects)
             return
         self._in_flight.remove(tx)
-        self._remember(tx, forward.peer, first, attempt > 1)
+        self._remember_given_up(tx, forward.peer, first, attempt > 1)
         link.on_give_up()
         self._failed(now, forward, effects)
         self._report_loss(now, link, packet_bytes(forward), effects)
@@ -383,7 +388,7 @@ class Retransmission:
             sender.release(size)
             if link.is_up:
                 sender.on_loss(now, size or FRAGMENT_SIZE)
-                self._drain(now, link, sender, effects)
+                self._send_queued(now, link, sender, effects)
 
     def _is_queueing(self, now: Nanos, link: Link, first: Nanos) -> bool:
         """Whether an ACK is probably late because of queues: the link is busy or has many packets in flight, its
@@ -398,7 +403,7 @@ class Retransmission:
         # with more packets in flight, the neighbour may be too busy to answer: then only silence indicates an outage
         return link.heard_ns > first + link.delay_ns or (sender.queued_bytes > 0 and link.is_working(now))
 
-    def _remember(self, tx: int, peer: PeerId, first: Nanos, retransmitted: bool) -> None:
+    def _remember_given_up(self, tx: int, peer: PeerId, first: Nanos, retransmitted: bool) -> None:
         if self._is_measured:
             self._given_up[tx] = (peer, first, retransmitted)
             if len(self._given_up) > GIVEN_UP:

@@ -59,11 +59,11 @@ class WaitingPackets:
             soonest = min(forward.due)
             arrival = sender.expected_ns(now, soonest)
             if soonest < arrival:
-                late, in_time = split(forward, arrival)
+                late, in_time = split_by_deadline(forward, arrival)
         if in_time is not None:
             due = min(in_time.due, default=FOREVER)
             if sender.push(in_time, packet_bytes(in_time), in_time.event.id.publisher, due):
-                self._wake(now, sender, forward.peer)
+                self._set_pace_timer(now, sender, forward.peer)
             else:
                 self._congested(now, in_time, effects, True)
         if late is not None:
@@ -78,7 +78,7 @@ class WaitingPackets:
         if sender.stopped or not sender.push(fragmented, FRAGMENT_SIZE, forward.event.id.publisher, due):
             return False
         fragmented.count_waiting()
-        self._wake(now, sender, forward.peer)
+        self._set_pace_timer(now, sender, forward.peer)
         return True
 
     def drain(self, now: Nanos, link: Link, effects: Effects) -> None:
@@ -86,11 +86,11 @@ class WaitingPackets:
         sender = link.sender
         assert sender is not None
         while (late := sender.pop_late(now)) is not None:
-            self._return_late(now, late, sender.arrival_ns(now), effects)
+            self._return_late_packet(now, late, sender.arrival_ns(now), effects)
         while (found := sender.pop(now)) is not None:
             what, size = found
             if type(what) is FragmentedEvent:
-                what.uncount_waiting()
+                what.discount_waiting()
                 if what.over:
                     continue
             elif is_expired(now, what):
@@ -98,7 +98,7 @@ class WaitingPackets:
                 continue
             sender.count_sent(now, size)
             self._send(now, what, effects)
-        self._wake(now, sender, link.peer)
+        self._set_pace_timer(now, sender, link.peer)
 
     def packets_to(self, peer: PeerId) -> list[Forward | FragmentedEvent]:
         """The packets and fragmented events waiting for a link."""
@@ -110,22 +110,24 @@ class WaitingPackets:
         sender = self._links[peer].sender
         return [] if sender is None else [what for what in sender.clear() if type(what) is Forward]
 
-    def _return_late(self, now: Nanos, what: Forward | FragmentedEvent, arrival: Nanos, effects: Effects) -> None:
+    def _return_late_packet(
+        self, now: Nanos, what: Forward | FragmentedEvent, arrival: Nanos, effects: Effects
+    ) -> None:
         if type(what) is FragmentedEvent:
-            what.uncount_waiting()
+            what.discount_waiting()
             if not what.over:
                 self._cancel(what)
                 self._congested(now, what.forward, effects, False)
             return
         assert type(what) is Forward
-        late, in_time = split(what, arrival)
+        late, in_time = split_by_deadline(what, arrival)
         if in_time is not None:  # it was in the queue, so the queue is not full
             sender = self._sender(what.peer)
             sender.push(in_time, packet_bytes(in_time), in_time.event.id.publisher, min(in_time.due))
         if late is not None:
             self._congested(now, late, effects, False)
 
-    def _wake(self, now: Nanos, sender: LinkSender, peer: PeerId) -> None:
+    def _set_pace_timer(self, now: Nanos, sender: LinkSender, peer: PeerId) -> None:
         """Set a timer for the time when the pace allows the next packet. An ACK would open the window, but none will
         arrive if no packet is in flight."""
         if sender.queued_bytes and (now < sender.next_ns or not sender.flight_bytes):
@@ -156,7 +158,7 @@ def is_expired(now: Nanos, forward: Forward) -> bool:
     return forward.event.ttl_ns is not None and forward.event.is_expired(now - forward.born_ns)
 
 
-def split(forward: Forward, arrival_ns: Nanos) -> tuple[Forward | None, Forward | None]:
+def split_by_deadline(forward: Forward, arrival_ns: Nanos) -> tuple[Forward | None, Forward | None]:
     """Split a packet that arrives at this time: the part for destinations it reaches too late, and the rest."""
     late = [i for i, due in enumerate(forward.due) if due < arrival_ns]
     if not late:
@@ -164,10 +166,10 @@ def split(forward: Forward, arrival_ns: Nanos) -> tuple[Forward | None, Forward 
     if len(late) == len(forward.due):
         return forward, None
     in_time = [i for i, due in enumerate(forward.due) if due >= arrival_ns]
-    return _select_destinations(forward, late), _select_destinations(forward, in_time)
+    return _with_destinations(forward, late), _with_destinations(forward, in_time)
 
 
-def _select_destinations(forward: Forward, of: list[int]) -> Forward:
+def _with_destinations(forward: Forward, of: list[int]) -> Forward:
     dests = tuple([forward.dests[i] for i in of])
     ranks = tuple([forward.ranks[i] for i in of]) if forward.ranks else ()
     due = tuple([forward.due[i] for i in of])

@@ -10,7 +10,7 @@ from wend.protocol.plugins.subscriptions import Notify
 T = TypeVar("T")
 
 
-def choose(id_: EventId, group: str, among: tuple[T, ...]) -> T:
+def choose_from_group(id_: EventId, group: str, among: tuple[T, ...]) -> T:
     """Choose one of these. All callers choose the same, because it depends only on the event and the group."""
     digest = blake2b(f"{id_} {group}".encode(errors="surrogatepass"), digest_size=8).digest()
     return among[int.from_bytes(digest) % len(among)]
@@ -27,5 +27,5 @@ def choose_subscriptions(event: Event, me: PeerId, wanted: Notify, group_of: Cal
     for group in chosen:
         members = tuple([one for one in wanted if group_of(one[0].number) == group])
         if members:
-            found.append(choose(event.id, f"{group} at {me}", members))
+            found.append(choose_from_group(event.id, f"{group} at {me}", members))
     return tuple(found)

@@ -72,7 +72,7 @@ class Due(msgspec.Struct, frozen=True, gc=False):
 
 
 class LinkChanged(msgspec.Struct, frozen=True, gc=False):
-    """A link was made, found down, is back, or is gone."""
+    """A link was made, went down, came back, or ended."""
 
     peer: PeerId
     up: bool

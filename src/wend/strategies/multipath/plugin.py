@@ -110,7 +110,7 @@ class Multipath(Routing):
         if routes is None:
             if dest not in view.graph.costs:  # a neighbour can invent a peer: do not cache that
                 return ()
-            shortest = paths.k_shortest(view.graph.costs, view.me, dest, CANDIDATES * (self._most - 1))
+            shortest = paths.k_shortest_paths(view.graph.costs, view.me, dest, CANDIDATES * (self._most - 1))
             routes = self._routes[dest] = tuple([path[1:] for path in _choose_apart(shortest, self._most)])
         return routes
 

@@ -1,9 +1,9 @@
 """`chain`: each measured path is split at all peers that it passes. Wend's own membership.
 
 One measurement links a chain of peers, each with the next. So `chain` needs fewer measurements than `tdo-random`, which
-splits a path at neighbours only. It must know which peer is at which router (`homes.py`). Each peer learns its own
-router from the first path it measures, and gossips it. When a peer learns of another, it splits its links that pass the
-other's router. Of several peers at one router the lowest represents it, and the others link to that one.
+splits a path at neighbours only. It must know which peer is at which routers (`homes.py`). Each peer learns its own
+routers from the paths it measures, and gossips them. When a peer learns of another, it splits its links that pass a
+router of the other. Of several peers at one router the lowest represents it, and the others link to that one.
 
 If two adjacent peers of a chain cannot hear each other, though others hear both, the overlay may fall into components,
 and every path across is split at the same gap. So if the leader of a component (`handshake.py`) meets peers of another
@@ -60,7 +60,7 @@ class ChainOverlay(LinkOverlay):
         yield FindPath(peer)
 
     def handle_first_path(self, peer: PeerId, path: Path) -> Effects:
-        if self._homes.set_own_router(path):
+        if self._homes.add_own_router(path):
             yield from self._split_links()
         yield from self._link_along(peer, path)
 

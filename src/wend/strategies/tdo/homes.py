@@ -1,4 +1,7 @@
-"""Home routers: which peer is at which router, as gossip tells, and which peer represents a router."""
+"""Home routers: which peer is at which routers, as gossip tells, and which peer represents a router.
+
+A host with several providers has several access routers, and its paths start at different ones.
+"""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -9,18 +12,35 @@ from wend.model.random_stream import RandomStream
 
 GOSSIPED = 24
 """The most home routers of other peers that one gossip message carries."""
+MOST = 4
+"""The most home routers of one peer."""
 FORGOTTEN = 60
 """Periods without news of a peer after which its home router is forgotten."""
 
 
 class Home(NamedTuple):
-    """The home router of another peer."""
+    """The home routers of another peer."""
 
-    router: Router
+    routers: tuple[Router, ...]
     beat: int
     """The heartbeat of the peer."""
     since: int
     """The round in which that heartbeat was new."""
+
+
+_NOWHERE = Home((), -1, 0)
+
+
+def _group(homes: Iterable[tuple[PeerId, Router, int]], round_: int) -> dict[PeerId, Home]:
+    """The home routers in a gossip message, by peer; those with its newest heartbeat."""
+    grouped: dict[PeerId, Home] = {}
+    for peer, router, beat in homes:
+        home = grouped.get(peer, _NOWHERE)
+        if beat > home.beat:
+            grouped[peer] = Home((router,), beat, round_)
+        elif beat == home.beat and len(home.routers) < MOST and router not in home.routers:
+            grouped[peer] = home._replace(routers=(*home.routers, router))
+    return grouped
 
 
 class HomeRouters:
@@ -28,7 +48,7 @@ class HomeRouters:
 
     def __init__(self, me: PeerId) -> None:
         self._me = me
-        self._own: Router | None = None
+        self._own: list[Router] = []
         self._homes: dict[PeerId, Home] = {}
         self._representatives: dict[Router, PeerId] = {}
         self._dead: dict[PeerId, int] = {}
@@ -36,39 +56,48 @@ class HomeRouters:
     def knows(self, peer: PeerId) -> bool:
         return peer in self._homes
 
-    def set_own_router(self, path: Path) -> bool:
-        """Learn this peer's own router from a path that starts there. Return True if it was unknown."""
-        if self._own is not None or path[0] is None:
+    def add_own_router(self, path: Path) -> bool:
+        """Learn a router of this peer from a path that starts there. Return True if it was unknown."""
+        router = path[0]
+        if router is None or router in self._own or len(self._own) == MOST:
             return False
-        self._own = path[0]
-        self._elect(self._own)
+        self._own.append(router)
+        self._elect_representative(router)
         return True
 
     def representatives_on(self, path: Path) -> list[tuple[PeerId, int]]:
-        """The other peers that represent routers of a path, with their positions."""
-        places = [(self._representatives.get(router), place) for place, router in enumerate(path) if router is not None]
-        return [(peer, place) for peer, place in places if peer is not None and peer != self._me]
+        """The other peers that represent routers of a path, each with its first position."""
+        places: dict[PeerId, int] = {}
+        for place, router in enumerate(path):
+            peer = None if router is None else self._representatives.get(router)
+            if peer is not None and peer != self._me:
+                places.setdefault(peer, place)
+        return list(places.items())
 
     def sample(self, draw: RandomStream, beat: int) -> tuple[tuple[PeerId, Router, int], ...]:
-        """Some home routers to gossip, the own one with this heartbeat."""
-        peers = draw.sample(sorted(self._homes), min(GOSSIPED, len(self._homes)))
-        homes = [(peer, self._homes[peer].router, self._homes[peer].beat) for peer in peers]
-        if self._own is not None:
-            homes.append((self._me, self._own, beat))
-        return tuple(homes)
+        """Some home routers to gossip, all of a peer or none; the own ones with this heartbeat."""
+        homes: list[tuple[PeerId, Router, int]] = []
+        for peer in draw.sample(sorted(self._homes), min(GOSSIPED, len(self._homes))):
+            home = self._homes[peer]
+            if len(homes) + len(home.routers) <= GOSSIPED:
+                homes += [(peer, router, home.beat) for router in home.routers]
+        return (*homes, *((self._me, router, beat) for router in self._own))
 
     def merge(self, homes: Iterable[tuple[PeerId, Router, int]], round_: int) -> bool:
         """Learn from gossip. Return True if another peer represents the router of a peer that is new or has moved."""
         has_changed = False
-        for peer, router, beat in homes:
-            before = self._homes.get(peer)
-            if peer == self._me or beat <= self._dead.get(peer, -1) or (before is not None and beat <= before.beat):
+        for peer, home in _group(homes, round_).items():
+            before = self._homes.get(peer, _NOWHERE)
+            if peer == self._me or home.beat <= self._dead.get(peer, -1) or home.beat < before.beat:
                 continue
-            self._homes[peer] = Home(router, beat, round_)
-            if before is None or before.router != router:
-                has_changed |= self._elect(router)
-                if before is not None:
-                    self._elect(before.router)
+            if home.beat == before.beat:
+                home = Home(tuple(dict.fromkeys((*before.routers, *home.routers)))[:MOST], before.beat, before.since)
+            self._homes[peer] = home
+            for router in home.routers:
+                has_changed |= router not in before.routers and self._elect_representative(router)
+            for router in before.routers:
+                if router not in home.routers:
+                    self._elect_representative(router)
         return has_changed
 
     def expire(self, round_: int) -> None:
@@ -80,12 +109,13 @@ class HomeRouters:
         home = self._homes.pop(peer, None)
         if home is not None:
             self._dead[peer] = home.beat
-            self._elect(home.router)
+            for router in home.routers:
+                self._elect_representative(router)
 
-    def _elect(self, router: Router) -> bool:
+    def _elect_representative(self, router: Router) -> bool:
         """Choose the peer that represents a router. Return True if it changed."""
-        peers = [peer for peer, home in self._homes.items() if home.router == router]
-        if self._own == router:
+        peers = [peer for peer, home in self._homes.items() if router in home.routers]
+        if router in self._own:
             peers.append(self._me)
         before = self._representatives.pop(router, None)
         if peers:

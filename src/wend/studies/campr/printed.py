@@ -35,7 +35,7 @@ Message = tuple[int, Sequence[int]]
 """The publisher, and the receivers in the order of the draw."""
 
 
-class Program:
+class PrintedProgram:
     """`get_trees` of the Appendix for one k. It remembers paths from message to message."""
 
     def __init__(self, graph: CsrGraph, k: int) -> None:
@@ -59,7 +59,7 @@ class Program:
                 self._store(publisher, receiver, held)
             else:
                 self._store(publisher, receiver, self.find_paths_from(publisher)[receiver])
-                trees = [_unite(tree, path) for tree, path in zip(trees, known[receiver], strict=True)]
+                trees = [_merge_path(tree, path) for tree, path in zip(trees, known[receiver], strict=True)]
         return tuple(trees)
 
     def _select_relevant(self, publisher: int, receivers: Sequence[int]) -> Sequence[int]:
@@ -97,7 +97,7 @@ class Program:
         return (publisher, *self.graph.head[arcs].tolist())
 
 
-def _unite(tree: Nodes, path: Nodes) -> Nodes:
+def _merge_path(tree: Nodes, path: Nodes) -> Nodes:
     return (*tree, *(node for node in path if node not in tree))
 
 
@@ -107,7 +107,7 @@ FlowCounts = dict[tuple[Nodes, ...], int]
 
 def count_flows(graph: CsrGraph, messages: Iterable[Message], k: int) -> FlowCounts:
     """Find the delivery graphs of all messages. Messages with the same graphs are one flow."""
-    program = Program(graph, k)
+    program = PrintedProgram(graph, k)
     found = Counter((publisher, program.find_trees(publisher, receivers)) for publisher, receivers in messages)
     flows: FlowCounts = {}
     for (publisher, all_trees), count in found.items():
@@ -142,15 +142,15 @@ def compute_needed_capacity(graph: CsrGraph, flows: FlowCounts, k: int) -> float
     return balance(problem).y
 
 
-class Single(NamedTuple):
+class SingleGraphs(NamedTuple):
     """The single delivery graphs of a workload, as the program makes them. Equal graphs are one flow."""
 
     workload: FlowWorkload
     graphs: DeliveryGraphs
 
 
-def find_single_graphs(graph: CsrGraph, messages: Iterable[Message]) -> Single:
-    program = Program(graph, 1)
+def find_single_graphs(graph: CsrGraph, messages: Iterable[Message]) -> SingleGraphs:
+    program = PrintedProgram(graph, 1)
     flows: dict[tuple[Nodes, Nodes], int] = {}
     for publisher, receivers in messages:
         (tree,) = program.find_trees(publisher, receivers)
@@ -174,10 +174,10 @@ def find_single_graphs(graph: CsrGraph, messages: Iterable[Message]) -> Single:
         np.array([arc for each in arcs for arc in each], dtype=np.int32),
         np.ones(count, dtype=np.int32),
     )
-    return Single(workload, graphs)
+    return SingleGraphs(workload, graphs)
 
 
-def _list_arcs(graph: CsrGraph, program: Program, tree: Nodes) -> list[int]:
+def _list_arcs(graph: CsrGraph, program: PrintedProgram, tree: Nodes) -> list[int]:
     """The arcs of a tree. With one path each, the last arc of its own path leads to a node."""
     publisher = tree[0]
     arcs = []
@@ -189,7 +189,7 @@ def _list_arcs(graph: CsrGraph, program: Program, tree: Nodes) -> list[int]:
     return arcs
 
 
-def count_lost(network: FlowNetwork, one: Single) -> float:
+def count_lost(network: FlowNetwork, one: SingleGraphs) -> float:
     """The messages that receivers on the graphs lose, by the undelivered model (section 3.6.3)."""
     best = find_most_valuable(network, one.workload, one.graphs)
     return max(best.whole - best.value, 0.0)

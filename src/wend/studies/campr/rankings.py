@@ -56,10 +56,10 @@ much further paths reduce it (`gain`)."""
 
 def run_ranking(trial: RankingTrial, seed: int) -> dict[str, float]:
     _compile_functions()
-    return _compare(trial, seed)
+    return _compare_ranking(trial, seed)
 
 
-def _compare(trial: RankingTrial, seed: int) -> dict[str, float]:
+def _compare_ranking(trial: RankingTrial, seed: int) -> dict[str, float]:
     cell = CellTrial(
         "honest", nodes=trial.nodes, messages=trial.messages, popularity=trial.popularity, growth=trial.growth
     )
@@ -83,7 +83,7 @@ def _compare(trial: RankingTrial, seed: int) -> dict[str, float]:
 
 
 class _PathRecorder:
-    """Searches paths by a ranking, and records what they are like."""
+    """Searches paths by a ranking, and records their properties."""
 
     def __init__(self, name: str) -> None:
         self._search = find_ranking(name)
@@ -114,7 +114,7 @@ def _compute_delays(graph: CsrGraph, paths: CandidatePaths) -> Floats:
 @cache
 def _compile_functions() -> None:
     """Compile all functions before anything is timed."""
-    _compare(RankingTrial("bottleneck-disjoint", nodes=12, messages=6), 1)
+    _compare_ranking(RankingTrial("bottleneck-disjoint", nodes=12, messages=6), 1)
 
 
 def estimate_cost(trial: RankingTrial) -> float:
@@ -122,10 +122,7 @@ def estimate_cost(trial: RankingTrial) -> float:
     pairs = 0.075 * trial.nodes**2
     return (
         1.0
-        + pairs
-        * trial.nodes
-        / 60
-        * {"bottleneck-disjoint": 1e-4, "capacity": 3e-3, "rejecting": 1.5e-2}[trial.strategy]
+        + pairs * trial.nodes / 60 * {"bottleneck-disjoint": 1e-4, "capacity": 3e-4, "rejecting": 1e-3}[trial.strategy]
     )
 
 

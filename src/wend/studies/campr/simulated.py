@@ -25,7 +25,7 @@ import numpy as np
 
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim.drop_ledger import PEER_BUSY, QUEUE_FULL
-from wend.drivers.sim.run import play
+from wend.drivers.sim.run import play_world
 from wend.drivers.workload import Topic, make_topics
 from wend.drivers.world import World
 from wend.model.forwarding import Forwarding
@@ -90,7 +90,7 @@ def run_simulated(trial: SimulatedTrial, seed: int) -> dict[str, float]:
         topics = _publish_at_once(make_topics(scenario, network.overlay)) if trial.at_once else None
         world = World(scenario, network.overlay, topics=topics)
         world.plan = Forwarding(plan) if plan is not None else None
-        summary = play(world).summary
+        summary = play_world(world).summary
     delay_ms = summary.delay_ms.p99
     metrics = {
         "undelivered": 1.0 - summary.delivery,

@@ -25,6 +25,7 @@ POPULARITY = Axis(
     (0.25, 0.85),
     "popularity (share of the receivers that want a message)",
 )
+SIMULATED_POPULARITY = msgspec.structs.replace(POPULARITY, thin=(0.25,), coarse=(0.45,))
 SHARE = "lost deliveries (%)"
 SECONDS = "seconds of one core"
 PATHS = "paths and delivery graphs (% of the time)"
@@ -185,7 +186,7 @@ EXECUTION = (
             Panel("Drops (some packets are sent again)", "drops per wanted delivery (%)", "dropped", share=False),
             Panel("Delay, 99th percentile", "seconds", "delay_s", percent=False),
         ),
-        EXECUTED, msgspec.structs.replace(POPULARITY, thin=(0.25,)),
+        EXECUTED, SIMULATED_POPULARITY,
     ),
     Figure(
         "5.2", "Simulated plans on larger networks, popularity 0.45", JUST_FULL, {"kind": "simulated"},
@@ -193,7 +194,7 @@ EXECUTION = (
             Panel("Undelivered", SHARE, "undelivered"),
             Panel("Load of the fullest link on single paths", "% of its capacity", "single_load", share=False),
         ),
-        (MIN_USAGE, BALANCE, TREE, ADAPTIVE), Axis("nodes", (100, 200, 300), (100,), "nodes"),
+        (MIN_USAGE, BALANCE, TREE, ADAPTIVE), Axis("nodes", (100, 200, 300), (100,), "nodes", coarse=(100, 200)),
     ),
     Figure(
         "5.3", "Load, 100 nodes, popularity 0.25",
@@ -203,7 +204,9 @@ EXECUTION = (
             Panel("Undelivered", SHARE, "undelivered", (*EXECUTED, OUTSIDE_PLAN)),
             Panel("Delivery graphs per message", "graphs", "graphs", (MIN_USAGE, BALANCE), percent=False),
         ),
-        axis=Axis("load", (0.5, 0.75, 1.0, 1.25, 1.5), (0.5,), "offered load / load that fits"),
+        axis=Axis(
+            "load", (0.5, 0.75, 1.0, 1.25, 1.5), (0.5,), "offered load / load that fits", coarse=(0.5, 1.5)
+        ),
     ),
     Figure(
         "at once", "All messages at once, 100 nodes, popularity 0.45",
@@ -215,7 +218,10 @@ EXECUTION = (
             Panel("Delay, 99th percentile", "seconds", "delay_s", percent=False),
         ),
         (MIN_USAGE, BALANCE, TREE, ADAPTIVE),
-        Axis("queue_share", (0.05, 0.1, 0.25, 0.5, 1.0), (0.25,), "length of queues / messages of a link"),
+        Axis(
+            "queue_share", (0.05, 0.1, 0.25, 0.5, 1.0), (0.25,), "length of queues / messages of a link",
+            coarse=(0.25,),
+        ),
     ),
 )  # fmt: skip
 
@@ -227,7 +233,7 @@ CAMPR = Study(
     paper="The CAMPR thesis, section 3.5, chapters 4 and 5 (Table 4.1 up to 1000 nodes, Table 5.1 up to 300)",
     sizes=(
         Size(name="smoke", seeds=1, trials=TRIALS, thin=True, by_kind=SMOKE),
-        Size(name="default", seeds=3, trials=TRIALS),
+        Size(name="default", seeds=4, trials=TRIALS, coarse=True),
         Size(name="full", seeds=10, trials=TRIALS, by_kind={"cell": {"most_k": 10}}),
     ),
     figures=(

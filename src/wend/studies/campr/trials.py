@@ -87,7 +87,7 @@ METRICS = (
 
 def run_cell(cell: CellTrial, seed: int) -> dict[str, float]:
     _compile_functions()
-    return (_run_honest if cell.strategy == "honest" else _run_printed)(cell, seed)
+    return (_run_cell_exactly if cell.strategy == "honest" else _run_printed_program)(cell, seed)
 
 
 class Stopwatch:
@@ -167,7 +167,7 @@ def _make_inputs(cell: CellTrial, seed: int, link: Rate) -> tuple[FlowNetwork, F
     return charge_publishers(network, workload) if cell.charged else (network, workload)
 
 
-def _run_honest(cell: CellTrial, seed: int) -> dict[str, float]:
+def _run_cell_exactly(cell: CellTrial, seed: int) -> dict[str, float]:
     network, workload = _make_inputs(cell, seed, Rate(MBIT, bits=True))
     floor = compute_floor(network, workload)
     metrics = {"wanted": workload.deliveries(), "needed_floor": floor}
@@ -175,7 +175,7 @@ def _run_honest(cell: CellTrial, seed: int) -> dict[str, float]:
     spent = Stopwatch()
     while not needed or (len(needed) < cell.most_k and _may_help(floor, needed[-1], len(needed))):
         graphs = spent.time_paths(make_delivery_graphs, network, workload, len(needed) + 1)
-        best = spent.time_model(_balance, network, workload, graphs)
+        best = spent.time_model(_solve_balanced, network, workload, graphs)
         needed.append(min([best.y, *needed[-1:]]))
     single = limit_k(graphs, 1)
     floors = {capacity: compute_floor_loss(network, workload, capacity) for capacity in CAPACITIES}
@@ -206,7 +206,7 @@ def _run_honest(cell: CellTrial, seed: int) -> dict[str, float]:
     return metrics
 
 
-def _balance(network: FlowNetwork, workload: FlowWorkload, graphs: DeliveryGraphs) -> Solution:
+def _solve_balanced(network: FlowNetwork, workload: FlowWorkload, graphs: DeliveryGraphs) -> Solution:
     return balance(make_problem(network, workload, graphs))
 
 
@@ -228,7 +228,7 @@ def compute_dropped_share(
     per_link = bool(np.isfinite(network.arc_capacity[BITS]).any())
     place = np.arange(len(graph.head), dtype=np.int32) if per_link else graph.head
     limit = (network.arc_capacity if per_link else network.peer_capacity)[BITS] * capacity
-    delivered, change = _deliver(
+    delivered, change = _compute_delivered_load(
         workload.publisher, workload.ptr, workload.receivers, workload.demand[BITS],
         graphs.of_flow, graphs.ptr, graphs.arcs, shares, graph.tail, graph.head, place, limit, _ROUNDS, _SWINGS,
     )  # fmt: skip
@@ -263,7 +263,7 @@ def _count_hops(
 
 
 @compiled
-def _deliver(
+def _compute_delivered_load(
     publisher: Ints, receivers_ptr: Longs, receivers: Ints, demand: Floats,
     of_flow: Longs, ptr: Longs, arcs: Ints, shares: Floats, tail: Ints, head: Ints, place: Ints,
     limit: Floats, rounds: int, swings: int,
@@ -302,7 +302,7 @@ def _deliver(
     return delivered, change
 
 
-def _run_printed(cell: CellTrial, seed: int) -> dict[str, float]:
+def _run_printed_program(cell: CellTrial, seed: int) -> dict[str, float]:
     publishers, receivers = draw_messages(cell, seed)
     messages: list[printed.Message] = [
         (publishers[number % (len(publishers) - 1)], wanted.tolist()) for number, wanted in enumerate(receivers)
@@ -332,10 +332,10 @@ def _run_printed(cell: CellTrial, seed: int) -> dict[str, float]:
 
 @cache
 def _compile_functions() -> None:
-    """Compile all functions before anything is timed."""
+    """Run a tiny cell of each strategy, so that no timing includes the compilation by numba."""
     tiny = CellTrial("honest", nodes=12, messages=6, most_k=2, size_kbit=1e6)
-    _run_honest(tiny, 1)
-    _run_printed(tiny, 1)
+    _run_cell_exactly(tiny, 1)
+    _run_printed_program(tiny, 1)
 
 
 def estimate_cost(cell: CellTrial) -> float:

@@ -49,7 +49,7 @@ FAILURES = Axis(
 )
 DEGREES = Axis("degree", (3, 4, 5, 6, 7, 8, 9, 10), (3, 5, 8), "node degree (links per peer)")
 MEAN_DEGREES = Axis("degree", (3, 4, 5, 6, 8, 10), (3, 8), "mean node degree")
-PEERS = Axis("peers", (10, 20, 40, 80, 120, 160), (10, 20, 40), "peers")
+PEERS = Axis("peers", (10, 20, 40, 80, 120, 160), (10, 20, 40), "peers", coarse=(10, 20, 40, 80))
 FACTORS = Axis("factor", (1.5, 2.0, 2.5, 3.0, 4.0), (1.5, 3.0), "deadline / shortest delay")
 LOSSES = Axis(
     "pl", (1e-5, 1e-4, 1e-3, 1e-2, 1e-1), (1e-4, 1e-2), "packet loss probability Pl (per link and packet)", log=True
@@ -57,7 +57,7 @@ LOSSES = Axis(
 MEAN_CRASH_S = 10.0
 
 
-def crashes(pn: float) -> Fields:
+def make_crash_fields(pn: float) -> Fields:
     """The outages of peers that are down with probability `pn` from the first second on."""
     up_s = MEAN_CRASH_S * (1.0 - pn) / pn
     return {
@@ -68,16 +68,20 @@ def crashes(pn: float) -> Fields:
 
 
 CRASHES = Axis(
-    "peer_outages", (0.02, 0.04, 0.06, 0.08, 0.10), (0.02, 0.10), "probability Pn that a peer is down", table=crashes
+    "peer_outages",
+    (0.02, 0.04, 0.06, 0.08, 0.10),
+    (0.02, 0.10),
+    "probability Pn that a peer is down",
+    table=make_crash_fields,
 )
 
 
-def _late(title: str, **at: object) -> Panel:
+def _late_panel(title: str, **at: object) -> Panel:
     within = ((1.0, None), (1.25, "late_within_1_25"), (1.5, "late_within_1_5"), (1.75, "late_within_1_75"))
     return Panel(title, "late packets that arrived (%)", curve=within, curve_label="delay / deadline", at=at)
 
 
-def _by_m(*series: Series) -> tuple[Series, ...]:
+def _m_series(*series: Series) -> tuple[Series, ...]:
     """Each series twice: with one transmission per link, and (broken line) with two."""
     return tuple(
         Series(f"{one.label}, m = {m}", {**one.fields, "transmissions": m}, variant=m > 1)
@@ -106,16 +110,16 @@ FIGURES = (
         "7", "How late the late packets are",
         "The share of late packets that arrived within a multiple of the deadline. Pf = 0.06.",
         {"peers": 20, "pf": 0.06},
-        (_late("Full mesh", topology="full-mesh"), _late("Degree 8", topology="regular", degree=8)), TIGHT,
+        (_late_panel("Full mesh", topology="full-mesh"), _late_panel("Degree 8", topology="regular", degree=8)), TIGHT,
     ),
     Figure(
         "8", "Packet loss and retransmissions",
         "20 peers, degree 8. Pf = 0.01 in the caption of the paper, and 0.1 in its text. Solid: m = 1, broken: m = 2.",
         {**DEGREE_8, "pf": 0.01},
         (
-            Panel("ACK free, Pf = 0.01", ON_TIME.label, "on_time", series=_by_m(*PAPER[:4])),
-            Panel("ACK takes a round trip", ON_TIME.label, "on_time", series=_by_m(DCRD_ROUND_TRIP, ADAPTIVE[0])),
-            Panel("ACK free, Pf = 0.1", ON_TIME.label, "on_time", series=_by_m(*PAPER[:4]), at={"pf": 0.1}),
+            Panel("ACK free, Pf = 0.01", ON_TIME.label, "on_time", series=_m_series(*PAPER[:4])),
+            Panel("ACK takes a round trip", ON_TIME.label, "on_time", series=_m_series(DCRD_ROUND_TRIP, ADAPTIVE[0])),
+            Panel("ACK free, Pf = 0.1", ON_TIME.label, "on_time", series=_m_series(*PAPER[:4]), at={"pf": 0.1}),
         ),
         axis=LOSSES,
     ),
@@ -168,7 +172,7 @@ DCRD = Study(
     paper="Delay-Cognizant Reliable Delivery for Publish/Subscribe Overlay Networks, section IV",
     sizes=(
         Size(name="smoke", duration_s=20.0, seeds=2, thin=True),
-        Size(name="default", duration_s=300.0, seeds=5),
+        Size(name="default", duration_s=120.0, seeds=5, coarse=True),
         Size(name="full", duration_s=7200.0, seeds=10),
     ),
     figures=FIGURES,

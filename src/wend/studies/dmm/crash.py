@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
-from wend.drivers.sim.dht_workload import PeerChange, Workload, due_pairs
+from wend.drivers.sim.dht_workload import PeerChange, Workload, find_due_pairs
 from wend.model.randomness import stream
 from wend.model.units import SECOND, Nanos
 from wend.studies.dmm.range_workload import (
@@ -14,10 +14,10 @@ from wend.studies.dmm.range_workload import (
     draw_rounds,
     draw_subscriptions,
     find_matches,
-    timed_publications,
-    timed_subscriptions,
+    make_timed_publications,
+    make_timed_subscriptions,
 )
-from wend.studies.dmm.runs import Metrics, RunSetting, StrategyName, choose_roles, place_peers, play
+from wend.studies.dmm.runs import Metrics, RunSetting, StrategyName, choose_roles, place_peers, play_run
 
 
 class CrashTrial(msgspec.Struct, frozen=True):
@@ -58,20 +58,20 @@ CRASH_METRICS = (*map(window_name, WINDOWS), "recovery_s", "crash_delivery", "cr
 
 def run_crash(trial: CrashTrial, seed: int) -> Metrics:
     """The delivery ratio around the crash, and the seconds until it has recovered."""
-    setting = crash_setting(trial, seed)
-    played = play(setting, trial.strategy, trial.cache, pastry_table_ns=TABLE_NS)
+    setting = make_crash_setting(trial, seed)
+    played = play_run(setting, trial.strategy, trial.cache, pastry_table_ns=TABLE_NS)
     times = np.array([event.time_ns for event in setting.workload.publications], dtype=np.int64)
     windows = (times[setting.due.publication] - trial.crash_ns) // WINDOW_NS
     shares = {each: float(played.made[windows == each].mean()) for each in WINDOWS if (windows == each).any()}
     return {
         **{window_name(each): share for each, share in shares.items()},
-        "recovery_s": recovery_s(shares),
+        "recovery_s": compute_recovery_s(shares),
         "crash_delivery": float(played.made.mean()),
         "crash_messages": played.message_counts("publication", "subscription", "cache").sent,
     }
 
 
-def recovery_s(shares: Mapping[int, float]) -> float:
+def compute_recovery_s(shares: Mapping[int, float]) -> float:
     """Seconds from the crash to the end of the last window before the first that is recovered, with all later ones
     together. A window without publications is neither good nor bad."""
     after = [each for each in sorted(shares) if each >= 0]
@@ -82,7 +82,7 @@ def recovery_s(shares: Mapping[int, float]) -> float:
     return (LAST_WINDOW + 1) * WINDOW_NS / SECOND
 
 
-def crash_setting(trial: CrashTrial, seed: int) -> RunSetting:
+def make_crash_setting(trial: CrashTrial, seed: int) -> RunSetting:
     publishers, subscribers = choose_roles(trial.peers, trial.publishers, seed)
     drawn = draw_subscriptions(seed, trial.subscriptions, subscribers)
     begin = trial.crash_ns + FIRST_WINDOW * WINDOW_NS
@@ -93,11 +93,11 @@ def crash_setting(trial: CrashTrial, seed: int) -> RunSetting:
     events = draw_publications(seed, publisher[inside], times[inside])
     crashed = stream(seed, "dmm", "crash").permutation(trial.peers)[: trial.crashed]
     change = PeerChange(trial.crash_ns, "crash", tuple(sorted(crashed.tolist())))
-    workload = Workload(timed_subscriptions(drawn, 0, SPACING_NS), (), timed_publications(events), (change,))
+    workload = Workload(make_timed_subscriptions(drawn, 0, SPACING_NS), (), make_timed_publications(events), (change,))
     return RunSetting(
         trial.peers,
         workload,
-        due_pairs(workload, find_matches(drawn, events)),
+        find_due_pairs(workload, find_matches(drawn, events)),
         place_peers(trial.peers, trial.domains, seed),
         end,
         trial.loss,

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wend.drivers.sim.dht_workload import Pairs, TimedPublication, TimedSubscription
+from wend.drivers.sim.dht_workload import MatchingPairs, TimedPublication, TimedSubscription
 from wend.model.errors import ConfigError
 from wend.model.randomness import stream
 from wend.model.units import MS, SECOND, Nanos
@@ -58,15 +58,15 @@ class PointPublications(NamedTuple):
     time_ns: Ints
 
 
-class Draws(NamedTuple):
+class WorkloadDraws(NamedTuple):
     """How names and values are drawn."""
 
     names: NDArray[np.float64] | None
     values: NDArray[np.float64] | None
 
     @classmethod
-    def of(cls, distribution: Distribution) -> "Draws":
-        """Zipf with the exponent 1: the first names and the lowest values are the most frequent."""
+    def for_distribution(cls, distribution: Distribution) -> "WorkloadDraws":
+        """Make the draws of a distribution. Zipf (exponent 1) favours the first names and the lowest values."""
         if distribution == "uniform":
             return cls(None, None)
         names, values = (1.0 / np.arange(1, size + 1) for size in (ATTRIBUTES, HIGHEST))
@@ -93,7 +93,7 @@ def draw_subscriptions(
     if not 0 <= predicates <= ATTRIBUTES:
         raise ConfigError(f"a subscription has 1 to {ATTRIBUTES} predicates, got {predicates}")
     rng = stream(seed, "dmm", "subscriptions")
-    draws = Draws.of(distribution)
+    draws = WorkloadDraws.for_distribution(distribution)
     has_predicate = draws.draw_subset(rng, count, predicates or 1, predicates or MAX_PREDICATES)
     one, other = (draws.draw_values(rng, (count, ATTRIBUTES)) for _ in range(2))
     low, high = np.minimum(one, other), np.maximum(one, other)
@@ -111,7 +111,7 @@ def draw_publications(
 ) -> PointPublications:
     """Values of 1 to 10 attributes, or of all."""
     rng = stream(seed, "dmm", "publications")
-    draws = Draws.of(distribution)
+    draws = WorkloadDraws.for_distribution(distribution)
     has = draws.draw_subset(rng, len(publisher), ATTRIBUTES if complete else 1, ATTRIBUTES)
     values = draws.draw_values(rng, (len(publisher), ATTRIBUTES))
     values[~has] = 0
@@ -119,7 +119,7 @@ def draw_publications(
     return PointPublications(values, publisher[order], time_ns[order])
 
 
-def find_matches(subscriptions: RangeSubscriptions, publications: PointPublications) -> Pairs:
+def find_matches(subscriptions: RangeSubscriptions, publications: PointPublications) -> MatchingPairs:
     """All pairs that match, by brute force."""
     low, high = np.ascontiguousarray(subscriptions.low.T), np.ascontiguousarray(subscriptions.high.T)
     matching = []
@@ -131,7 +131,9 @@ def find_matches(subscriptions: RangeSubscriptions, publications: PointPublicati
                 holds &= value <= high[at]
         matching.append(np.flatnonzero(holds))
     counts = [len(each) for each in matching]
-    return Pairs(np.repeat(np.arange(len(matching)), counts), np.concatenate([np.empty(0, dtype=np.int64), *matching]))
+    return MatchingPairs(
+        np.repeat(np.arange(len(matching)), counts), np.concatenate([np.empty(0, dtype=np.int64), *matching])
+    )
 
 
 def draw_rounds(seed: int, publishers: Ints, begin_ns: Nanos, period_ns: Nanos, count: int) -> tuple[Ints, Ints]:
@@ -141,14 +143,14 @@ def draw_rounds(seed: int, publishers: Ints, begin_ns: Nanos, period_ns: Nanos, 
     return np.tile(publishers, count), times.ravel()
 
 
-def timed_subscriptions(drawn: RangeSubscriptions, begin_ns: Nanos, spacing_ns: Nanos) -> list[TimedSubscription]:
+def make_timed_subscriptions(drawn: RangeSubscriptions, begin_ns: Nanos, spacing_ns: Nanos) -> list[TimedSubscription]:
     return [
         TimedSubscription(begin_ns + at * spacing_ns, peer, at, text)
         for at, (peer, text) in enumerate(zip(drawn.subscriber.tolist(), drawn.texts, strict=True))
     ]
 
 
-def timed_publications(drawn: PointPublications) -> list[TimedPublication]:
+def make_timed_publications(drawn: PointPublications) -> list[TimedPublication]:
     return [
         TimedPublication(time, peer, {name: value for name, value in zip(NAMES, values, strict=True) if value})
         for time, peer, values in zip(

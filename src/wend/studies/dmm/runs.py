@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from wend.drivers.sim.dht_results import UNKNOWN_HOPS, DhtResults, MessageCounts
 from wend.drivers.sim.dht_simulation import LINKS, DhtConfig, DhtSimulation
-from wend.drivers.sim.dht_workload import Pairs, Workload
+from wend.drivers.sim.dht_workload import MatchingPairs, Workload
 from wend.drivers.sim.latencies import RouterLatencies, transit_stub_table
 from wend.model.randomness import stream
 from wend.model.units import SECOND, Nanos
@@ -87,7 +87,7 @@ class RunSetting(NamedTuple):
 
     peers: int
     workload: Workload
-    due: Pairs
+    due: MatchingPairs
     """The deliveries that are due."""
     latencies: RouterLatencies
     end_ns: Nanos
@@ -118,7 +118,7 @@ class RunOutcome(NamedTuple):
         return sum((self.messages.get(each, MessageCounts()) for each in purposes), MessageCounts())
 
 
-def play(setting: RunSetting, name: str, cache: bool, candidates: int = CANDIDATES, **settings: Any) -> RunOutcome:
+def play_run(setting: RunSetting, name: str, cache: bool, candidates: int = CANDIDATES, **settings: Any) -> RunOutcome:
     if name == DIRECT:
         return _run_direct(setting)
     strategy = STRATEGIES[name]
@@ -211,7 +211,7 @@ def _count_states(simulation: DhtSimulation, strategy: StudiedStrategy) -> dict[
 
 
 def _run_direct(setting: RunSetting) -> RunOutcome:
-    """The bound: one message to each peer with a subscriber, and nothing gets lost."""
+    """Compute the bound: one message to each peer with a subscriber, without losses."""
     due, workload, latencies = setting.due, setting.workload, setting.latencies
     publisher = np.array([event.peer for event in workload.publications], dtype=np.int64)[due.publication]
     subscriber = np.array([one.peer for one in workload.subscriptions], dtype=np.int64)[due.subscription]

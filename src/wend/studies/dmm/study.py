@@ -38,28 +38,31 @@ MANY_PEERS = (AR, AR_CACHE, *OWN)
 EVERY = (DMM, DMM_CACHE, AR, AR_CACHE, HERMES, *OWN)
 BY_PREDICATES = (DMM, DMM_CACHE, AR, AR_CACHE, *OWN)
 
-SUBSCRIPTIONS = Axis("subscriptions", (1000, 2000, 5000, 10_000), (300,), "subscriptions")
-MEDIUM = Axis("subscriptions", (1000, 5000), (300,), "subscriptions")
+SUBSCRIPTIONS = Axis("subscriptions", (1000, 2000, 5000, 10_000), (300,), "subscriptions", coarse=(1000,))
+MEDIUM = Axis("subscriptions", (1000, 5000), (300,), "subscriptions", coarse=(1000,))
 LARGE = Axis("subscriptions", (1000, 10_000, 100_000, 300_000), (300,), "subscriptions", log=True)
-PREDICATES = Axis("predicates", (1, 2, 5, 10), (1, 10), "predicates of a subscription")
+PREDICATES = Axis("predicates", (1, 2, 5, 10), (1, 10), "predicates of a subscription", coarse=(1, 10))
 
 DELIVERY = "delivered, of the matching events (%)"
 MESSAGES = "overlay messages"
 SECONDS = "seconds"
 SCALE: Fields = {"kind": "scale"}
+BY_PREDICATES_BASE: Fields = {"kind": "predicates"}
 MEDIUM_BASE: Fields = {"kind": "medium", "peers": 10_000}
 LARGE_BASE: Fields = {"kind": "large"}
 ZIPF: Fields = {"distribution": "zipf"}
 WARM_UP = "Publications grouped by the 10 s in which they were made. The caches are empty at first."
 
 
-def _of_subscriptions(name: str, title: str, axis: Axis, base: Fields, panels: tuple[Panel, ...], text: str) -> Figure:
+def _subscription_figure(
+    name: str, title: str, axis: Axis, base: Fields, panels: tuple[Panel, ...], text: str
+) -> Figure:
     series = BY_PREDICATES if axis is PREDICATES else MANY_PEERS if base["kind"] in ("medium", "large") else EVERY
     return Figure(name, title, text, base, panels, series, axis)
 
 
-def _purpose(of: Series) -> Panel:
-    """What the messages of a strategy are for, with the bound."""
+def _purpose_panel(of: Series) -> Panel:
+    """Make a panel of a strategy's messages by purpose, with the bound."""
     own = make_metric_series(
         of.fields,
         ("publications", "publication_messages", "blue"),
@@ -71,7 +74,7 @@ def _purpose(of: Series) -> Panel:
     return Panel(of.label, MESSAGES, series=(*own, bound), percent=False)
 
 
-def _over_time(metric: str, title: str, label: str) -> Panel:
+def _time_panel(metric: str, title: str, label: str) -> Panel:
     length_s = PERIOD_NS / SECOND
     return Panel(
         title,
@@ -82,12 +85,12 @@ def _over_time(metric: str, title: str, label: str) -> Panel:
     )
 
 
-def _delays(name: str, title: str, series: tuple[Series, ...], base: Fields) -> Figure:
-    panels = (_over_time("delay", "Mean delay", SECONDS), _over_time("median", "Median delay", SECONDS))
+def _delay_figure(name: str, title: str, series: tuple[Series, ...], base: Fields) -> Figure:
+    panels = (_time_panel("delay", "Mean delay", SECONDS), _time_panel("median", "Median delay", SECONDS))
     return Figure(name, title, WARM_UP, base, panels, (*series, *OWN))
 
 
-def _state(kind: str, title: str) -> Panel:
+def _state_panel(kind: str, title: str) -> Panel:
     return Panel(
         title,
         "peers that store at least as many (%)",
@@ -97,8 +100,8 @@ def _state(kind: str, title: str) -> Panel:
     )
 
 
-PURPOSES = (_purpose(AR_CACHE), _purpose(RENDEZVOUS))
-STATES = (_state("all", "All"), _state("leaf", "Leaf"), _state("tree", "Tree"))
+PURPOSES = (_purpose_panel(AR_CACHE), _purpose_panel(RENDEZVOUS))
+STATES = (_state_panel("all", "All"), _state_panel("leaf", "Leaf"), _state_panel("tree", "Tree"))
 TOTAL = Panel("All messages", MESSAGES, "messages", percent=False)
 RATIO = Panel("Delivery ratio", DELIVERY, "delivery")
 PER_MATCH = (
@@ -117,23 +120,23 @@ AROUND_THE_CRASH = Panel(
 )
 
 
-def _many_peers(suffix: str, peers: str, axis: Axis, base: Fields) -> tuple[Figure, ...]:
-    """The paper's figures with 50 000 peers, or their form with fewer."""
+def _large_figures(suffix: str, peers: str, axis: Axis, base: Fields) -> tuple[Figure, ...]:
+    """Make the paper's figures with 50 000 peers, or the same figures with fewer peers."""
     zipf = {**base, **ZIPF}
     text = f"{peers}."
     return (
-        _of_subscriptions(f"9{suffix}", f"Delivery ratio, {peers}", axis, base, (RATIO,), text),
+        _subscription_figure(f"9{suffix}", f"Delivery ratio, {peers}", axis, base, (RATIO,), text),
         Figure(f"12{suffix}", f"Message cost by purpose, {peers}", text, base, PURPOSES, axis=axis),
-        _delays(f"16{suffix}", f"Delay of dmm-ar, {peers}", (AR, AR_CACHE), base),
-        _of_subscriptions(f"21{suffix}", f"Delivery ratio, Zipf, {peers}", axis, zipf, (RATIO,), text),
+        _delay_figure(f"16{suffix}", f"Delay of dmm-ar, {peers}", (AR, AR_CACHE), base),
+        _subscription_figure(f"21{suffix}", f"Delivery ratio, Zipf, {peers}", axis, zipf, (RATIO,), text),
         Figure(f"22{suffix}", f"Message cost by purpose, Zipf, {peers}", text, zipf, PURPOSES, axis=axis),
-        _delays(f"23{suffix}", f"Delay of dmm-ar, Zipf, {peers}", (AR, AR_CACHE), zipf),
+        _delay_figure(f"23{suffix}", f"Delay of dmm-ar, Zipf, {peers}", (AR, AR_CACHE), zipf),
     )
 
 
 FIGURES = (
-    _of_subscriptions("8", "Delivery ratio", SUBSCRIPTIONS, SCALE, (RATIO,), "5000 peers, 0.1 % of messages lost."),
-    _of_subscriptions(
+    _subscription_figure("8", "Delivery ratio", SUBSCRIPTIONS, SCALE, (RATIO,), "5000 peers, 0.1 % of messages lost."),
+    _subscription_figure(
         "10", "Message cost", SUBSCRIPTIONS, SCALE, (TOTAL,), "Publications, subscriptions, beacons and TreeCache."
     ),
     Figure(
@@ -141,14 +144,14 @@ FIGURES = (
         "Subscriptions include beacons. ACKs and the DHT's own messages are not counted.",
         SCALE, PURPOSES, axis=SUBSCRIPTIONS,
     ),
-    _of_subscriptions(
+    _subscription_figure(
         "13", "Publication messages per match", SUBSCRIPTIONS, SCALE, PER_MATCH, "Without ACKs and beacons."
     ),
-    _delays("14-15", "Delay of dmm-ar, without and with TreeCache", (AR, AR_CACHE, AR_PUBLISHER), SCALE),
-    _delays("17-18", "Delay of dmm, without and with TreeCache", (DMM, DMM_CACHE, DMM_PUBLISHER, HERMES), SCALE),
+    _delay_figure("14-15", "Delay of dmm-ar, without and with TreeCache", (AR, AR_CACHE, AR_PUBLISHER), SCALE),
+    _delay_figure("17-18", "Delay of dmm, without and with TreeCache", (DMM, DMM_CACHE, DMM_PUBLISHER, HERMES), SCALE),
     Figure(
         "19", "Hops of a delivery", WARM_UP, SCALE,
-        (_over_time("hops", "Overlay hops, matching and delivery", "mean hops"),), (*EVERY, AR_PUBLISHER),
+        (_time_panel("hops", "Overlay hops, matching and delivery", "mean hops"),), (*EVERY, AR_PUBLISHER),
     ),
     Figure(
         "20", "Subscription state, 10 000 subscriptions",
@@ -159,20 +162,21 @@ FIGURES = (
         "20-large", "Subscription state, 300 000 subscriptions, 50 000 peers", "As Figure 20.",
         {**LARGE_BASE, "subscriptions": 300_000}, STATES, MANY_PEERS[:-1],
     ),
-    _of_subscriptions(
-        "24", "Delivery ratio against predicates", PREDICATES, SCALE, (RATIO, *MEAN_DELAYS),
-        "Only the first predicate selects, so the matches are the same. Publications have all attributes.",
+    _subscription_figure(
+        "24", "Delivery ratio against predicates", PREDICATES, BY_PREDICATES_BASE, (RATIO, *MEAN_DELAYS),
+        "Only the first predicate selects, so the matches are the same. Publications have all attributes. By default "
+        "1000 peers, with --full 5000.",
     ),
-    _of_subscriptions(
-        "25", "Message cost against predicates", PREDICATES, SCALE, (TOTAL, *PER_MATCH), "As Figure 24."
+    _subscription_figure(
+        "25", "Message cost against predicates", PREDICATES, BY_PREDICATES_BASE, (TOTAL, *PER_MATCH), "As Figure 24."
     ),
     Figure(
         "26", "Delivery ratio when a fifth of the peers crash",
         "Publications grouped by 10 s. Subscribers that crashed before a publication do not count.",
         {"kind": "crash"}, (AROUND_THE_CRASH,), MANY_PEERS,
     ),
-    *_many_peers("", "50 000 peers", LARGE, LARGE_BASE),
-    *_many_peers("-10k", "10 000 peers", MEDIUM, MEDIUM_BASE),
+    *_large_figures("", "50 000 peers", LARGE, LARGE_BASE),
+    *_large_figures("-10k", "10 000 peers", MEDIUM, MEDIUM_BASE),
 )  # fmt: skip
 
 CHOICE: Fields = {"kind": "choice", "peers": 1000, "subscriptions": 500}
@@ -199,7 +203,7 @@ CRASH_CHOICES: tuple[tuple[str, Fields], ...] = (
 )
 
 
-def _choices(series: tuple[Series, ...], base: Fields, choices: tuple[tuple[str, Fields], ...]) -> Places:
+def _make_places(series: tuple[Series, ...], base: Fields, choices: tuple[tuple[str, Fields], ...]) -> Places:
     return tuple((f"{one.label}: {name}", {**base, **one.fields, **at}) for one in series for name, at in choices)
 
 
@@ -235,9 +239,9 @@ TABLES = (
         "primary one: as studied, the one of whose domain it wants the least. Its text has TreeCache at the last hop "
         "before the tree, as studied.",
         (
-            *_choices((AR, DMM), CHOICE, CHOICES),
-            *_choices((AR_CACHE, DMM_CACHE), CHOICE, CHOICES + CACHE_PLACES),
-            *_choices((AR, AR_CACHE), CHOICE, PRIMARY_CHOICES),
+            *_make_places((AR, DMM), CHOICE, CHOICES),
+            *_make_places((AR_CACHE, DMM_CACHE), CHOICE, CHOICES + CACHE_PLACES),
+            *_make_places((AR, AR_CACHE), CHOICE, PRIMARY_CHOICES),
         ),
         (
             MetricRow("delivered", "delivery", percent=True),
@@ -253,7 +257,7 @@ TABLES = (
         "Sensitivity-crash",
         "The time of the crash",
         "A fifth of 1000 peers crash, with 500 subscriptions and three topologies. The paper's peers crash at 400 s.",
-        _choices((AR_CACHE, RENDEZVOUS), CRASH_CHOICE, CRASH_CHOICES),
+        _make_places((AR_CACHE, RENDEZVOUS), CRASH_CHOICE, CRASH_CHOICES),
         (
             MetricRow("seconds until 97 % are delivered", "recovery_s", digits=0),
             MetricRow("delivered", "crash_delivery", percent=True),
@@ -264,6 +268,7 @@ TABLES = (
 
 _SMOKE: dict[str, Fields] = {
     "scale": {"peers": 150, "publishers": 20, "subscriptions": 300, "domains": 3},
+    "predicates": {"peers": 150, "publishers": 20, "subscriptions": 300, "domains": 3},
     "medium": {"peers": 300, "publishers": 20, "subscriptions": 300, "domains": 3},
     "large": {"peers": 400, "publishers": 20, "subscriptions": 300, "domains": 3},
     "crash": {"peers": 150, "publishers": 100, "subscriptions": 150, "crashed": 30, "domains": 3},
@@ -282,8 +287,17 @@ DMM_STUDY = Study(
     paper="The dmm paper, section VI (5050 routers, 5000 and 50 000 peers)",
     sizes=(
         Size(name="smoke", seeds=1, trials=TRIALS, thin=True, by_kind=_SMOKE),
-        Size(name="default", seeds=3, trials=TRIALS, leaves_out=frozenset({"large"}), seeds_by_kind={"medium": 1}),
-        Size(name="full", seeds=3, trials=TRIALS, by_kind={"large": _LARGE}),
+        Size(
+            name="default",
+            seeds=4,
+            trials=TRIALS,
+            coarse=True,
+            leaves_out=frozenset({"large"}),
+            shows_only=frozenset({"20"}),
+            by_kind={"predicates": {"peers": 1000}},
+            seeds_by_kind={"medium": 1, "choice": 3, "crash-choice": 3},
+        ),
+        Size(name="full", seeds=4, trials=TRIALS, by_kind={"large": _LARGE}),
     ),
     figures=FIGURES,
     tables=TABLES,
@@ -299,6 +313,8 @@ DMM_STUDY = Study(
         "matching subscription, no losses.",
         "Figures with 50 000 peers need --full; those with 10 000 stand for them otherwise, and decide no claim. Peers "
         "among 50 000 probe their routing tables once a day, so not at all during a run.",
+        "By default, figures run 1000 subscriptions for all strategies, and more for those that a claim names, because "
+        "a run with 10 000 subscriptions takes a minute on each of four topologies. --full runs every point.",
         "Filters that require no attribute live in a space without attributes, and `dmm-ar` sends every event there, "
         "too. The paper has no such filters, so these detours are counted apart, and not among its messages.",
         "TreeCache is at the last hop before the tree, as the text says, and only a walk through the tree fills it. At "

@@ -21,8 +21,8 @@ from wend.studies.dmm.range_workload import (
     draw_rounds,
     draw_subscriptions,
     find_matches,
-    timed_publications,
-    timed_subscriptions,
+    make_timed_publications,
+    make_timed_subscriptions,
 )
 from wend.studies.dmm.runs import (
     CANDIDATES,
@@ -36,7 +36,7 @@ from wend.studies.dmm.runs import (
     StrategyName,
     choose_roles,
     place_peers,
-    play,
+    play_run,
 )
 from wend.topology.transit_stub import DMM
 
@@ -106,13 +106,13 @@ SCALE_METRICS = (
 
 
 def run_scale(trial: ScaleTrial, seed: int) -> Metrics:
-    """Deliveries, messages, delays, hops and state of one run."""
+    """Run one trial, and measure its deliveries, messages, delays, hops and state."""
     table_ns = round(trial.table_s * SECOND)
     settings: dict[str, Any] = {"tree_cache_place": trial.cache_place} if trial.cache else {}
     if trial.primary != "narrowest":
         settings["primary_attribute"] = trial.primary
-    setting = scale_setting(trial, seed)
-    played = play(setting, trial.strategy, trial.cache, trial.candidates, pastry_table_ns=table_ns, **settings)
+    setting = make_scale_setting(trial, seed)
+    played = play_run(setting, trial.strategy, trial.cache, trial.candidates, pastry_table_ns=table_ns, **settings)
     due, made = played.setting.due, played.made
     count = max(1, len(made))
     publication = played.message_counts("publication")
@@ -167,12 +167,12 @@ def _state_metrics(played: RunOutcome) -> Metrics:
     }
 
 
-def scale_setting(trial: ScaleTrial, seed: int) -> RunSetting:
+def make_scale_setting(trial: ScaleTrial, seed: int) -> RunSetting:
     publishers, subscribers = choose_roles(trial.peers, trial.publishers, seed)
     drawn = draw_subscriptions(seed, trial.subscriptions, subscribers, trial.distribution, trial.predicates)
     publisher, times = draw_rounds(seed, publishers, trial.begin_ns, PERIOD_NS, ROUNDS)
     events = draw_publications(seed, publisher, times, trial.distribution, bool(trial.predicates))
-    workload = Workload(timed_subscriptions(drawn, 0, SPACING_NS), (), timed_publications(events))
+    workload = Workload(make_timed_subscriptions(drawn, 0, SPACING_NS), (), make_timed_publications(events))
     return RunSetting(
         trial.peers,
         workload,
@@ -193,13 +193,14 @@ def estimate_cost(trial: ScaleTrial | CrashTrial) -> float:
         return 1.0
     if isinstance(trial, CrashTrial):
         return 30.0 * trial.peers / 5000 * (1 + trial.crash_s / 360)
-    return 10.0 + 20.0 * trial.peers / 5000 + 4.0 * trial.subscriptions / 1000
+    return 20.0 * trial.peers / 5000 + 5.0 * trial.subscriptions / 1000
 
 
 _PARTS = (*SIMULATED, *(f"studies/{name}.py" for name in ("dmm/runs", "dmm/range_workload", "settled_contacts")))
 TRIALS = Trials(
     (
         TrialKind("scale", ScaleTrial, run_scale, SCALE_METRICS, parts=_PARTS, cost=estimate_cost),
+        TrialKind("predicates", ScaleTrial, run_scale, SCALE_METRICS, parts=_PARTS, cost=estimate_cost),
         TrialKind("medium", ScaleTrial, run_scale, SCALE_METRICS, parts=_PARTS, cost=estimate_cost),
         TrialKind("large", ScaleTrial, run_scale, SCALE_METRICS, parts=_PARTS, cost=estimate_cost),
         TrialKind("crash", CrashTrial, run_crash, CRASH_METRICS, parts=_PARTS, cost=estimate_cost),

@@ -13,9 +13,8 @@ import msgspec
 
 from wend.drivers.scenarios import Scenario, make_scenario
 from wend.drivers.sim.checks import SETTLE_NS, check
-from wend.drivers.sim.run import Outcome
-from wend.drivers.sim.run import play as play_world
-from wend.drivers.world import World, build
+from wend.drivers.sim.run import Outcome, play_world
+from wend.drivers.world import World, build_world
 from wend.model.units import SECOND
 from wend.protocol.plugins import Interest
 from wend.strategies import registry
@@ -87,7 +86,7 @@ def make_fault_scenario(fault: str, strategy: str, seed: int) -> Scenario:
 
 def make_fault_world(fault: str, strategy: str, seed: int) -> World:
     """The world of that scenario."""
-    return build(make_fault_scenario(fault, strategy, seed))
+    return build_world(make_fault_scenario(fault, strategy, seed))
 
 
 def play_fault(fault: str, strategy: str, seed: int) -> FaultRow:

@@ -25,6 +25,8 @@ from wend.topology.underlay_faults import UnderlayFaults
 Crashes = Literal["none", "links", "borders", "nodes"]
 """`links` leaves out failures that would partition the underlay, so the only border link of an AS never fails. With
 `borders` it fails like all others."""
+FailureRate = Literal["link", "network"]
+"""Of what 5000 s is the mean time between failures: of each link, or of the whole network. The paper leaves it open."""
 Metrics = dict[str, float]
 
 
@@ -55,6 +57,10 @@ OUTAGES = Outages(
     up=Spread(kind="exponential", mean_s=5000), down=Spread(kind="uniform", low_s=10, high_s=1200), past_s=10_800
 )
 """Section 4.1, for each link. The paper says nothing else of nodes, so they crash by the same distributions."""
+LINKS = 500
+"""The edges of the paper's networks."""
+RARE_OUTAGES = msgspec.structs.replace(OUTAGES, up=Spread(kind="exponential", mean_s=5000 * LINKS))
+"""The same distributions if one link in the network fails every 5000 s."""
 WARMUP_NS: Nanos = 20 * SECOND
 SETTLE_NS: Nanos = 30 * SECOND
 """Events published this soon after the first failures do not count."""
@@ -83,6 +89,7 @@ class CrashRun(msgspec.Struct, frozen=True):
     groups: int = AS
     """The AS of the underlay, each with a cluster."""
     crashes: Crashes = "links"
+    failures_per: FailureRate = "link"
     coordinators: int = 2
     """p: active coordinators of a cluster, and trees."""
     backups: int = 1
@@ -110,7 +117,7 @@ RUN_METRICS = (
 def run_crashes(run: CrashRun, seed: int) -> Metrics:
     outcome = simulate(make_scenario(run, seed))
     world = outcome.world
-    measured = Measured(outcome)
+    measured = MeasuredEvents(outcome)
     moments = np.linspace(measured.begin_ns, world.stop_ns, 20).astype(np.int64).tolist()
     metrics = {
         **measured.compute_metrics(),
@@ -130,7 +137,7 @@ def run_crashes(run: CrashRun, seed: int) -> Metrics:
     return metrics
 
 
-class Measured:
+class MeasuredEvents:
     """The events of a run that count, and their deliveries to subscribers that were up at the publication."""
 
     def __init__(self, outcome: Outcome) -> None:
@@ -171,7 +178,8 @@ def make_scenario(run: CrashRun, seed: int) -> Scenario:
         own |= {"coordinators": run.coordinators, "backups": run.backups}
     failing: dict[str, Any] = {"pf": 0.0}
     if run.crashes in ("links", "borders"):
-        failing = {"outages": OUTAGES, "partitions": run.crashes == "borders", "reroute_in_domains": True}
+        outages = OUTAGES if run.failures_per == "link" else RARE_OUTAGES
+        failing = {"outages": outages, "partitions": run.crashes == "borders", "reroute_in_domains": True}
     if run.crashes == "nodes":
         failing["peer_outages"] = OUTAGES
     return Scenario.read(

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from wend.drivers.sim.engine import Engine
-from wend.drivers.world import World, build
+from wend.drivers.world import World, build_world
 from wend.model.events import PeerId
 from wend.model.paths import Path
 from wend.protocol.peer import Peer
@@ -137,7 +137,7 @@ def form_trees(run: OverlapRun, seed: int) -> Trees:
     crash = CrashRun(
         run.strategy, run.nodes, run.homing, crashes="none", coordinators=run.coordinators, duration_s=FORMED_S
     )
-    engine = Engine(build(make_scenario(crash, seed)))
+    engine = Engine(build_world(make_scenario(crash, seed)))
     engine.run()
     return _read_cluster_trees(engine) if STRATEGIES[run.strategy].clusters else _read_peer_trees(engine)
 

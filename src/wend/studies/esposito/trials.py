@@ -33,7 +33,8 @@ MATRIX_METRICS = (
 
 
 def run_matrix(run: MatrixRun, seed: int) -> Metrics:
-    """Shares of what was expected, and counts for each world. A world is the same for all strategies."""
+    """Play the worlds of one strategy. Returns shares of the expected deliveries, and counts per world. All strategies
+    play the same worlds."""
     seeds = range((seed - 1) * run.worlds, seed * run.worlds)
     metrics: Metrics = {"matrix_worlds": len(MATRIX) * run.worlds, "broken": 0.0}
     for fault in MATRIX:
@@ -52,19 +53,20 @@ def _count_broken(rows: list[FaultRow]) -> float:
     return float(sum(len(row.broken) for row in rows))
 
 
-NODE_S = {PRINTED_SCRIBE: 0.017, "scribe-acks": 0.04}
+NODE_S = {PRINTED_SCRIBE: 0.011, "scribe-acks": 0.025, "esposito": 0.028, "clusters-adaptive": 0.06}
 """By strategy: the seconds that a node takes in a run of 3 simulated minutes."""
 
 
 def estimate_cost(run: CrashRun) -> float:
     """Estimate the seconds of a run."""
-    return NODE_S.get(run.strategy, 0.055) * run.nodes * (run.duration_s + 60) / 180
+    return NODE_S.get(run.strategy, 0.037) * run.nodes * (run.duration_s + 60) / 180
 
 
 _PARTS = (*SIMULATED, *(f"studies/esposito/{name}.py" for name in ("runs", "tree_overlap", "fault_matrix")))
 TRIALS = Trials(
     (
         TrialKind("crashes", CrashRun, run_crashes, RUN_METRICS, parts=_PARTS, cost=estimate_cost),
+        TrialKind("rare-crashes", CrashRun, run_crashes, RUN_METRICS, parts=_PARTS, cost=estimate_cost),
         TrialKind("overlap", OverlapRun, run_overlap, OVERLAP_METRICS, parts=_PARTS, cost=lambda run: 0.03 * run.nodes),
         TrialKind("matrix", MatrixRun, run_matrix, MATRIX_METRICS, parts=_PARTS, cost=lambda run: 3.0 * run.worlds),
     )

@@ -86,8 +86,8 @@ def root_tree(overlay: Overlay, tree: Tree, root: int = 0) -> tuple[list[int], l
 
 
 @compiled
-def _touch(component: int, bit: int, mask: Ints, touched: Ints, count: int) -> int:
-    """Note that a component is on the path of a tree. Returns the number of components noted."""
+def _mark_component(component: int, bit: int, mask: Ints, touched: Ints, count: int) -> int:
+    """Mark a component that is on the path of a tree. Returns the number of marked components."""
     if mask[component] == 0:
         touched[count] = component
         count += 1
@@ -96,13 +96,13 @@ def _touch(component: int, bit: int, mask: Ints, touched: Ints, count: int) -> i
 
 
 @compiled
-def _touch_path(
+def _mark_path(
     x: int, y: int, bit: int, parents: Index, uplinks: Index, depths: Index, starts: Ints, components: Index,
     first_peer: int, mask: Ints, touched: Ints, count: int,
 ) -> int:  # fmt: skip
-    """Note the components on the path between two peers in one tree."""
-    count = _touch(first_peer + x, bit, mask, touched, count)
-    count = _touch(first_peer + y, bit, mask, touched, count)
+    """Mark the components on the path between two peers in one tree."""
+    count = _mark_component(first_peer + x, bit, mask, touched, count)
+    count = _mark_component(first_peer + y, bit, mask, touched, count)
     while x != y:
         if depths[x] >= depths[y]:
             link = uplinks[x]
@@ -110,14 +110,14 @@ def _touch_path(
         else:
             link = uplinks[y]
             y = peer = parents[y]
-        count = _touch(first_peer + peer, bit, mask, touched, count)
+        count = _mark_component(first_peer + peer, bit, mask, touched, count)
         for i in range(starts[link], starts[link + 1]):
-            count = _touch(components[i], bit, mask, touched, count)
+            count = _mark_component(components[i], bit, mask, touched, count)
     return count
 
 
 @compiled
-def _add_unions(tree: int, sums: Floats, total: float) -> float:
+def _add_union_terms(tree: int, sums: Floats, total: float) -> float:
     """Add the terms of inclusion and exclusion for the unions of a tree with any of those before it."""
     for union in range(1 << tree, 2 << tree):
         log, sign = 0.0, -1.0
@@ -162,7 +162,7 @@ def _compute_joint(
     for pair in range(len(a)):
         count = 0
         for tree in range(k):
-            count = _touch_path(
+            count = _mark_path(
                 a[pair], b[pair], 1 << tree, parents[tree], uplinks[tree], depths[tree], starts, components, first_peer,
                 mask, touched, count,
             )  # fmt: skip
@@ -176,7 +176,7 @@ def _compute_joint(
             mask[component] = 0
         total = 0.0
         for tree in range(k):
-            total = _add_unions(tree, sums, total)
+            total = _add_union_terms(tree, sums, total)
             reliability[pair, tree] = total
             cut[pair, tree] = _find_fewest_links(tree, links, fewest)
     return reliability, cut

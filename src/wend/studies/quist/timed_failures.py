@@ -2,8 +2,9 @@
 
 The thesis draws new component states for each event. Here every router, link and last mile alternates between up and
 down, and its reliability is the share of time that it is up. Peers run in the simulator: they detect failures,
-retransmit and reroute. The trial also reports two references: the deliveries of the thesis's trees, which send one copy
-on each tree and never retransmit, and the share of deliveries for which a path was up at the time of publication.
+retransmit and reroute; with `send_once`, peers on trees do not retransmit, but still build new trees. The trial also
+reports two references: the deliveries of the thesis's trees, which are built once and never retransmit, and the share
+of deliveries for which a path was up at the time of publication.
 """
 
 from typing import Literal
@@ -12,17 +13,17 @@ import msgspec
 import numpy as np
 
 from wend.drivers.scenarios import Scenario
-from wend.drivers.sim.run import play
+from wend.drivers.sim.run import play_world
 from wend.drivers.world import World
 from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.studies.quist.construction import build_trees, compute_link_weights
 from wend.studies.quist.tree_forwarding import Flags, TreeForwarding
 from wend.topology.catalog import make
-from wend.topology.component_reliability import reliabilities
+from wend.topology.component_reliability import draw_reliabilities
 from wend.topology.overlays import choose_landmarks, landmark
-from wend.topology.placement import place
-from wend.topology.underlay import components
+from wend.topology.placement import attach_peers
+from wend.topology.underlay import find_components
 
 Event = tuple[Nanos, PeerId, tuple[PeerId, ...]]
 
@@ -36,6 +37,8 @@ class TimedTrial(msgspec.Struct, frozen=True):
     """Landmarks of the overlay."""
     peers: int = 40
     trees: int = 5
+    send_once: bool = False
+    """Whether peers on trees send each copy once, as in the thesis."""
     topics: int = 20
     duration_s: float = 10.0
 
@@ -45,7 +48,7 @@ TIMED_METRICS = ("delivered", "on_time", "packets", "at_once", "static")
 
 
 def run_timed(trial: TimedTrial, seed: int) -> dict[str, float]:
-    placement = place(make(trial.underlay, seed), trial.peers, seed)
+    placement = attach_peers(make(trial.underlay, seed), trial.peers, seed)
     overlay = landmark(placement, choose_landmarks(placement, trial.k, seed))
     scenario = Scenario(
         strategy=trial.strategy,
@@ -55,6 +58,7 @@ def run_timed(trial: TimedTrial, seed: int) -> dict[str, float]:
         underlay=trial.underlay,
         mean_outage=f"{trial.outage_s}s",
         trees=trial.trees,
+        send_once=trial.send_once,
         topics=min(trial.topics, trial.peers),
         popularity=(0.1, 0.3),
         pl=0.0,
@@ -68,20 +72,20 @@ def run_timed(trial: TimedTrial, seed: int) -> dict[str, float]:
         for topic in world.topics
         for now in range(world.begin_ns + topic.phase_ns, world.stop_ns, topic.period_ns)
     ]
-    summary = play(world).summary
+    summary = play_world(world).summary
     metrics = {
         "delivered": summary.delivery,
         "on_time": summary.on_time,
         "packets": summary.packets.shared,
-        "at_once": _share_at_once(world, events),
+        "at_once": _compute_share_at_once(world, events),
     }
-    if trial.strategy != "adaptive":
-        reliable = reliabilities(placement, seed)
+    if trial.strategy != "adaptive" and not trial.send_once:
+        reliable = draw_reliabilities(placement, seed)
         reliable[placement.first_peer : placement.first_last_mile] = 1.0  # peers do not fail here
         built = build_trees(
             overlay, compute_link_weights(placement, overlay, reliable), trial.trees, trial.strategy, seed=seed
         )
-        metrics["static"] = _share_over_static_trees(world, built.trees, events)
+        metrics["static"] = _compute_static_tree_share(world, built.trees, events)
     return metrics
 
 
@@ -89,17 +93,17 @@ def _find_working_links(world: World, now: Nanos) -> Flags:
     return np.array([world.faults.is_up(link, now) for link in range(len(world.overlay.links))])
 
 
-def _share_at_once(world: World, events: list[Event]) -> float:
+def _compute_share_at_once(world: World, events: list[Event]) -> float:
     ends = np.array([(link.a, link.b) for link in world.overlay.links], dtype=np.int64)
     reached = expected = 0
     for now, publisher, subscribers in events:
-        _, component = components(world.overlay.peers, ends[_find_working_links(world, now)])
+        _, component = find_components(world.overlay.peers, ends[_find_working_links(world, now)])
         reached += sum(int(component[peer] == component[publisher]) for peer in subscribers)
         expected += len(subscribers)
     return reached / max(1, expected)
 
 
-def _share_over_static_trees(world: World, trees: list[list[int]], events: list[Event]) -> float:
+def _compute_static_tree_share(world: World, trees: list[list[int]], events: list[Event]) -> float:
     """The share that static trees deliver. The states of overlay links come from the simulated underlay."""
     forwarding = TreeForwarding(world.overlay, trees)
     everyone = np.ones(world.overlay.peers, dtype=np.bool_)

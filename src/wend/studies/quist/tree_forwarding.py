@@ -34,6 +34,10 @@ class Publications(NamedTuple):
     publishers: Ints
     wants: Flags
     """(events, peers): whether a peer has a matching subscription. Publishers do not count for their own events."""
+    points: Floats
+    """(events, 2): the attributes x and y of each event."""
+    filters: dict[PeerId, list[str]]
+    """By peer: its subscriptions, as filters on x and y."""
 
     @property
     def interested(self) -> float:
@@ -58,10 +62,14 @@ def draw_workload(peers: int, events: int, subscriptions: int, seed: int) -> Pub
     publishers = stream(seed, "quist", "publishers").integers(peers, size=events)
     matches = np.logical_and.reduce(np.abs(points[:, None] - centre[None]) <= reach[None], axis=2)
     wants = np.zeros((events, peers), dtype=np.bool_)
+    filters: dict[PeerId, list[str]] = {}
     for subscription, owner in enumerate(owners.tolist()):
         wants[:, owner] |= matches[:, subscription]
+        low, high = centre[subscription] - reach[subscription], centre[subscription] + reach[subscription]
+        ranges = [f"{name} in [{a!r}, {b!r}]" for name, a, b in zip("xy", low.tolist(), high.tolist(), strict=True)]
+        filters.setdefault(owner, []).append(" and ".join(ranges))
     wants[np.arange(events), publishers] = False
-    return Publications(publishers.astype(np.int64), wants)
+    return Publications(publishers.astype(np.int64), wants, points, filters)
 
 
 def publish_events(
@@ -85,7 +93,7 @@ def publish_events(
 
 
 class TreeForwarding:
-    """Sends events over trees, one tree after the other; `sent` counts the messages on each."""
+    """Sends events over trees, one tree after the other. `sent` counts the messages on each tree."""
 
     def __init__(self, overlay: Overlay, trees: Sequence[Tree]) -> None:
         ends = np.array([(link.a, link.b) for link in overlay.links], dtype=np.int64).reshape(-1, 2)

@@ -19,7 +19,9 @@ from wend.pipeline.code_hash import PARTS as SIMULATED
 from wend.pipeline.sweeps.trials import TrialKind, Trials
 from wend.studies.quist.construction import build_trees, compute_link_weights, form_overlay
 from wend.studies.quist.joint_reliability import compute_joint_reliability
+from wend.studies.quist.peer_load import measure_load
 from wend.studies.quist.similarity import measure_discovery, measure_similarity
+from wend.studies.quist.table_forwarding import publish_by_tables
 from wend.studies.quist.timed_failures import TIMED_METRICS, TimedTrial, run_timed
 from wend.studies.quist.tree_forwarding import Publications, draw_workload, publish_events
 from wend.topology.catalog import make
@@ -28,12 +30,12 @@ from wend.topology.component_reliability import (
     LINK_ALPHA,
     PEER_ALPHA,
     ROUTER_ALPHA,
+    draw_reliabilities,
     path_reliabilities,
-    reliabilities,
 )
 from wend.topology.graph import Overlay
 from wend.topology.overlays import chain, choose_landmarks, choose_traced, landmark, random_regular
-from wend.topology.placement import Pair, Placement, place
+from wend.topology.placement import Pair, Placement, attach_peers
 from wend.topology.underlay import Floats, LinkKind, RouterKind
 
 OverlayKind = Literal["random", "tdo-landmark", "tdo-random", "tdo-nearest", "tdo-farthest", "chain"]
@@ -83,7 +85,7 @@ UNDERLAY_METRICS = (
 
 
 def run_underlay(trial: UnderlayTrial, seed: int) -> dict[str, float]:
-    """Tables 7.1 and 7.2. Paths are those between the peers' routers, both included."""
+    """Measure Tables 7.1 and 7.2. Paths include the routers of both peers."""
     testbed = make_testbed(trial.underlay, trial.peers, seed)
     placement = testbed.placement
     paths = placement.paths(*placement.pairs())
@@ -129,7 +131,7 @@ SPREAD_METRICS = tuple(f"below_{round(1000 * level)}" for level in LEVELS)
 
 
 def run_spread(trial: SpreadTrial, seed: int) -> dict[str, float]:
-    """Figure 7.8: of the components drawn with one alpha, the share up to each level of reliability."""
+    """Measure Figure 7.8: the share of the components with one alpha up to each level of reliability."""
     by_name = reliabilities_by_type(make_testbed(trial.underlay, trial.peers, seed))
     values = np.concatenate([by_name[each.name] for each in COMPONENT_TYPES if each.alpha == trial.alpha])
     return {name: float((values <= level).mean()) for name, level in zip(SPREAD_METRICS, LEVELS, strict=True)}
@@ -156,11 +158,14 @@ SIMILARITY_METRICS = (
     "path_match",
     "links",
     "traceroutes",
+    "busiest_degree",
+    "busiest_traceroutes",
+    "busiest_passing",
 )
 
 
 def run_similarity(trial: SimilarityTrial, seed: int) -> dict[str, float]:
-    """Section 7.2. Each peer counts as k traceroutes, even if it skipped some because the path was known."""
+    """Measure section 7.2. Each peer counts as k traceroutes, even if it skipped some because the path was known."""
     testbed = make_testbed(trial.underlay, trial.peers, seed)
     try:
         overlay, traced = make_overlay(testbed, trial.strategy, trial.k, seed)
@@ -170,6 +175,8 @@ def run_similarity(trial: SimilarityTrial, seed: int) -> dict[str, float]:
         raise
     like = measure_similarity(testbed.placement, overlay)
     metrics = {"stretch": like.stretch, "hop_ratio": like.hop_ratio, "path_match": like.path_match}
+    load = measure_load(testbed.placement, overlay, traced)
+    metrics |= {"busiest_degree": load.degree, "busiest_passing": load.passing}
     if traced:
         seen = measure_discovery(testbed.placement, traced, trial.k * trial.peers)
         metrics |= {
@@ -177,6 +184,7 @@ def run_similarity(trial: SimilarityTrial, seed: int) -> dict[str, float]:
             "discovery_with_last_miles": (seen.discovered + trial.peers) / (seen.total + trial.peers),
             "efficiency": seen.efficiency,
             "efficiency_100": 100 * seen.efficiency,
+            "busiest_traceroutes": load.traceroutes,
         }
     return {**metrics, "links": len(overlay.links), "traceroutes": len({tuple(sorted(pair)) for pair in traced})}
 
@@ -222,7 +230,7 @@ FOREST_METRICS = (
 
 
 def run_forest(trial: ForestTrial, seed: int) -> dict[str, float]:
-    """Section 7.3, and the messages that building the trees takes."""
+    """Measure section 7.3, and the messages that build the trees."""
     if trial.strategy == "random":
         return dict(_run_baseline(trial, seed))
     metrics = _run_trees(trial, seed)
@@ -276,6 +284,48 @@ def _compute_expected_ratio(reliability: Floats, load: Publications, peers: int)
     return np.asarray((reliability * often[:, None]).sum(axis=0) / often.sum())
 
 
+class TablesTrial(msgspec.Struct, frozen=True):
+    strategy: OverlayKind
+    underlay: str = "brite"
+    k: int = 15
+    peers: int = 250
+    builder: Literal["mrst", "spt-k"] = "mrst"
+    events: int = 500
+    subscriptions: int = 100
+
+
+TABLES_METRICS = (
+    *(f"{metric}_{trees}" for metric in ("by_tables", "counted") for trees in range(1, MAX_TREES + 1)),
+    "difference",
+    "copies_by_tables",
+    "copies_counted",
+    "interest_messages",
+    "widened",
+)
+"""`difference`: the largest between the two event ratios, over the numbers of trees."""
+
+
+def run_tables(trial: TablesTrial, seed: int) -> dict[str, float]:
+    """Events through the peers' own tables, beside those that are counted on the trees."""
+    testbed = make_testbed(trial.underlay, trial.peers, seed)
+    placement, reliability = testbed.placement, testbed.reliability
+    overlay, _ = make_overlay(testbed, trial.strategy, trial.k, seed)
+    weights = compute_link_weights(placement, overlay, reliability)
+    trees = build_trees(overlay, weights, MAX_TREES, trial.builder, seed=seed).trees
+    load = _cached_workload(trial.peers, trial.events, trial.subscriptions, seed)
+    counted = publish_events(placement, overlay, trees, reliability, load, seed)
+    found = publish_by_tables(placement, overlay, trees, reliability, load, seed)
+    return {
+        **{f"by_tables_{count}": float(share) for count, share in enumerate(found.events.ratio, 1)},
+        **{f"counted_{count}": float(share) for count, share in enumerate(counted.ratio, 1)},
+        "difference": float(np.abs(found.events.ratio - counted.ratio).max()),
+        "copies_by_tables": float(found.events.copies[-1]),
+        "copies_counted": float(counted.copies[-1]),
+        "interest_messages": float(found.messages),
+        "widened": float(found.widened),
+    }
+
+
 _cached_workload = lru_cache(_CACHED)(draw_workload)
 
 
@@ -291,16 +341,20 @@ class Testbed(NamedTuple):
 
 @lru_cache(_CACHED)
 def make_testbed(underlay: str, peers: int, seed: int) -> Testbed:
-    placement = place(make(underlay, seed), peers, seed)
-    return Testbed(placement, reliabilities(placement, seed))
+    placement = attach_peers(make(underlay, seed), peers, seed)
+    return Testbed(placement, draw_reliabilities(placement, seed))
 
 
-def estimate_cost(trial: UnderlayTrial | SpreadTrial | SimilarityTrial | ForestTrial | TimedTrial) -> float:
+def estimate_cost(
+    trial: UnderlayTrial | SpreadTrial | SimilarityTrial | ForestTrial | TablesTrial | TimedTrial,
+) -> float:
     """Estimate the seconds of a trial."""
     size = float((trial.peers / 250) ** 1.5)
     match trial:
         case TimedTrial():
             return 3 * trial.peers / 40
+        case TablesTrial():
+            return 9 * size
         case ForestTrial(builder="spt-k"):
             return 6 * size
         case ForestTrial():
@@ -312,7 +366,16 @@ def estimate_cost(trial: UnderlayTrial | SpreadTrial | SimilarityTrial | ForestT
     return 0.2 * size
 
 
-_SOURCES = ("construction", "joint_reliability", "similarity", "timed_failures", "tree_forwarding", "trials")
+_SOURCES = (
+    "construction",
+    "joint_reliability",
+    "peer_load",
+    "similarity",
+    "table_forwarding",
+    "timed_failures",
+    "tree_forwarding",
+    "trials",
+)
 _PARTS = (
     *SIMULATED,
     *(f"studies/quist/{name}.py" for name in _SOURCES),
@@ -323,6 +386,7 @@ TRIALS = Trials(
         TrialKind("spread", SpreadTrial, run_spread, SPREAD_METRICS, parts=_PARTS, cost=estimate_cost),
         TrialKind("similarity", SimilarityTrial, run_similarity, SIMILARITY_METRICS, parts=_PARTS, cost=estimate_cost),
         TrialKind("forest", ForestTrial, run_forest, FOREST_METRICS, parts=_PARTS, cost=estimate_cost),
+        TrialKind("tables", TablesTrial, run_tables, TABLES_METRICS, parts=_PARTS, cost=estimate_cost),
         TrialKind("timed", TimedTrial, run_timed, TIMED_METRICS, parts=_PARTS, cost=estimate_cost),
     )
 )

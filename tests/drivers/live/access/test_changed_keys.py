@@ -13,7 +13,7 @@ from tests.errors import raises
 from wend.drivers.live import frames
 from wend.drivers.live.access.admission import ClientAdmission
 from wend.drivers.live.access.grants import Grant, GrantTable
-from wend.drivers.live.access.key_files import read_folder
+from wend.drivers.live.access.key_files import read_key_folder
 from wend.model.publication import Publication
 
 
@@ -27,12 +27,12 @@ def test_a_token_whose_groups_change_connects_again_with_the_others(ring: KeyRin
         folder = ring.enrol("site", 0)
         token = add_token(folder, "cam", groups=("office",))
         async with granting(ring) as s:
-            s.site.listener.admission.replace(read_folder(folder), GrantTable(GRANTS))
+            s.site.listener.admission.replace_keys(read_key_folder(folder), GrantTable(GRANTS))
             async with wend.connect(s.url, root=ring.root, token=token) as client:
                 await client.publish({"topic": "office"})
                 tokens = folder / "tokens.jsonl"
                 tokens.write_text(tokens.read_text().replace("office", "plant"))
-                s.site.listener.admission.replace(read_folder(folder), GrantTable(GRANTS))
+                s.site.listener.admission.replace_keys(read_key_folder(folder), GrantTable(GRANTS))
                 s.site.listener.recheck()
                 await until(lambda: client.reconnects == 1)
                 with raises("publish-refused"):
@@ -56,7 +56,7 @@ def test_a_session_that_has_ended_is_aborted_however_often_keys_are_checked() ->
             while session.transport is not None and not session.transport.get_write_buffer_size():
                 site.broker.publish(Publication({"topic": "a"}, bytes(30_000), {}))
                 await asyncio.sleep(0)
-            admission.replace(None, GrantTable({"local": Grant(publish="true")}))
+            admission.replace_keys(None, GrantTable({"local": Grant(publish="true")}))
 
             def is_gone() -> bool:
                 site.listener.recheck()
@@ -74,19 +74,19 @@ def test_clients_of_a_root_that_is_taken_out_are_disconnected(tmp_path: Path) ->
         old, new = KeyRing(tmp_path / "old", "old"), KeyRing(tmp_path / "new", "new")
         folder = new.enrol("site", 0)
         (folder / "root.pem").write_bytes(old.root.read_bytes())
-        admission = ClientAdmission(read_folder(folder), GrantTable(GRANTS), tls=True)
+        admission = ClientAdmission(read_key_folder(folder), GrantTable(GRANTS), tls=True)
         async with overlay([], admission=admission) as (site,):
             keys = old.enrol("c", groups=("office",))
             (keys / "root.pem").write_bytes(new.root.read_bytes() + old.root.read_bytes())
             url = site.url.replace("wend://", "wends://")
             async with wend.connect(url, keys=keys) as client:
                 await client.publish({"topic": "office"})
-                admission.replace(read_folder(folder), GrantTable(GRANTS))
+                admission.replace_keys(read_key_folder(folder), GrantTable(GRANTS))
                 site.listener.recheck()
                 await client.publish({"topic": "office"})
                 assert client.reconnects == 0
                 (folder / "root.pem").unlink()
-                admission.replace(read_folder(folder), GrantTable(GRANTS))
+                admission.replace_keys(read_key_folder(folder), GrantTable(GRANTS))
                 site.listener.recheck()
                 await until(lambda: site.counts["now"] == 0)
                 assert site.counts["not-admitted"] == 1
@@ -128,9 +128,9 @@ def test_a_revoked_member_of_a_queue_group_gets_no_more_events_though_it_stays_c
             assert isinstance(transport, asyncio.Transport)
             transport.pause_reading()  # it does not answer the end of TLS either
             folder = ring.folder / "site"
-            serial = read_folder(ring.folder / "mallory").credentials.identity.serial
+            serial = read_key_folder(ring.folder / "mallory").credentials.identity.serial
             revoke(folder, serial)
-            s.site.listener.admission.replace(read_folder(folder), GrantTable(grants))
+            s.site.listener.admission.replace_keys(read_key_folder(folder), GrantTable(grants))
             s.site.listener.recheck()
             (folder / "revoked.txt").unlink()
             for number in range(10):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.errors import raises
 from tests.matching.strategies import events, filters, range_events
-from wend.drivers.live.access.forwarding_grants import event_publishers
+from wend.drivers.live.access.forwarding_grants import message_publishers
 from wend.drivers.live.access.grants import (
     LOCAL,
     NO_LIMITS,
@@ -222,20 +222,20 @@ def test_neighbours_forward_what_their_groups_may() -> None:
     assert may(3, ("transit", "hub"), {8}) and not may(3, ("hub",), {3})
     assert may(3, (), {4}) and may(3, ("plant",), {4})
     assert not may(3, ("transit",), {3, 4})
-    assert TABLE.limits_neighbours and not GrantTable({"a": Grant()}).limits_neighbours
+    assert TABLE.has_publisher_limits and not GrantTable({"a": Grant()}).has_publisher_limits
 
 
 def test_the_publishers_of_every_message_are_known() -> None:
     event = Event(EventId(3, 1, 1), {})
     packet = Data(1, event, 0, (1,))
-    assert event_publishers(packet) == {3}
-    assert event_publishers(Fragment(1, 1, 0, 2, EventId(3, 1, 1), b"", packet)) == {3}
-    assert event_publishers(Fragment(1, 1, 1, 2, EventId(4, 1, 1), b"")) == {4}
+    assert message_publishers(packet) == {3}
+    assert message_publishers(Fragment(1, 1, 0, 2, EventId(3, 1, 1), b"", packet)) == {3}
+    assert message_publishers(Fragment(1, 1, 1, 2, EventId(4, 1, 1), b"")) == {4}
     # A member of a queue group that passes an event on does not hide who published it.
     moved = Event(EventId(3, 1, 1), {}, origin=EventId(5, 1, 1))
-    assert event_publishers(Data(1, moved, 0, (1,))) == {3, 5}
-    assert event_publishers(PlainMessage("rendezvous", Carries(event))) == {3}
-    assert event_publishers(PlainMessage("rendezvous", None)) == set()
+    assert message_publishers(Data(1, moved, 0, (1,))) == {3, 5}
+    assert message_publishers(PlainMessage("rendezvous", Carries(event))) == {3}
+    assert message_publishers(PlainMessage("rendezvous", None)) == set()
 
 
 class Carries(msgspec.Struct):

@@ -16,7 +16,7 @@ from tests.errors import raises
 from wend.drivers.live import frames
 from wend.drivers.live.access.admission import ClientAdmission
 from wend.drivers.live.access.grants import LOCAL, Grant, GrantTable
-from wend.drivers.live.access.key_files import read_folder
+from wend.drivers.live.access.key_files import read_key_folder
 from wend.model.errors import Refused
 from wend.model.events import DurableOptions
 
@@ -92,7 +92,7 @@ def test_tokens_have_groups_too(ring: KeyRing) -> None:
     async def scene() -> None:
         folder = ring.enrol("site", 0)
         token = add_token(folder, "cam", ("office",))
-        admission = ClientAdmission(read_folder(folder), GrantTable(GRANTS), tls=True)
+        admission = ClientAdmission(read_key_folder(folder), GrantTable(GRANTS), tls=True)
         async with overlay([], admission=admission) as (site,):
             url = site.url.replace("wend://", "wends://")
             async with wend.connect(url, root=ring.root, token=token) as client:
@@ -244,9 +244,9 @@ def test_requests_and_replies_obey_grants(ring: KeyRing) -> None:
 
 
 async def raw(s: Scene, ring: KeyRing, name: str, *groups: str) -> RawClient:
-    from wend.drivers.live.access.tls import client_tls
+    from wend.drivers.live.access.tls import make_client_tls
 
-    context = client_tls(keys=ring.enrol(name, groups=groups)).context
+    context = make_client_tls(keys=ring.enrol(name, groups=groups)).context
     client = await RawClient.connect(s.site.listener.address, ssl=context, server_hostname="x")
     client.send(frames.Greet())
     assert isinstance((await client.receive())[0], frames.Welcome)

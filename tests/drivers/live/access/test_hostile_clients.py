@@ -234,7 +234,7 @@ def test_what_a_client_misses_while_it_does_not_read_is_added_up(ring: KeyRing) 
                 await until(lambda: 0 in b.peer.interested_peers({"topic": "office"}))
                 transport.pause_reading()
                 (session,) = a.listener.sessions
-                while not session.stalled:
+                while not session.is_stalled:
                     await there.publish({"topic": "office"}, bytes(200_000))
                 count = 2 * QUEUE_MSGS // len(late)
                 for _ in range(count):

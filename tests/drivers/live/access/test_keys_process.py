@@ -14,8 +14,8 @@ from tests.drivers.live.key_ring import KeyRing, add_token, revoke
 from tests.drivers.live.net import fresh, known, run, until
 from tests.drivers.live.processes import Process
 from tests.errors import raises
-from wend.drivers.live.access.key_files import read_folder
-from wend.drivers.live.config import PeerFile, load
+from wend.drivers.live.access.key_files import read_key_folder
+from wend.drivers.live.config import PeerFile, load_peer_file
 from wend.drivers.live.process import PeerProcess
 from wend.model.errors import Refused
 
@@ -33,7 +33,7 @@ def ring(tmp_path: Path) -> KeyRing:
 def file_of(folder: Path, content: str) -> PeerFile:
     path = folder / "peer.toml"
     path.write_text(content)
-    return load(path)
+    return load_peer_file(path)
 
 
 # ---------------------------------------------------------------- the file
@@ -94,7 +94,7 @@ def test_a_reload_takes_over_certificates_tokens_and_grants(ring: KeyRing, tmp_p
                     lambda: file_of(tmp_path, KEYS + "[grants.plant]\nsubscribe = 'true'\npublish = 'x = 1'\n")
                 )
                 assert service.keys is not None
-                assert service.keys.credentials == read_folder(tmp_path / "site").credentials
+                assert service.keys.credentials == read_key_folder(tmp_path / "site").credentials
                 async with wend.connect(url, root=ring.root, token=token) as other:
                     await other.publish({"x": 1})
                 while True:  # until it has connected again
@@ -144,7 +144,7 @@ def test_a_signal_disconnects_who_is_revoked(ring: KeyRing, tmp_path: Path) -> N
         try:
             async with wend.connect(process.url, keys=mallory) as client:
                 events = await client.subscribe("topic = 'a'")
-                revoke(tmp_path / "site", read_folder(mallory).credentials.identity.serial)
+                revoke(tmp_path / "site", read_key_folder(mallory).credentials.identity.serial)
                 process.send_signal(signal.SIGHUP)
                 with raises("credentials-revoked"):
                     await anext(events)

@@ -53,21 +53,21 @@ def test_connections_that_wait_are_bounded_by_source_and_in_all() -> None:
 def test_one_source_does_not_take_all_the_clients_that_a_peer_accepts() -> None:
     slots = ClientSlots(8)
     for _ in range(6):
-        slots.take("10.0.0.1")
+        slots.take_slot("10.0.0.1")
     for source in ("10.0.0.1", "10.0.0.2", "10.0.0.1", "10.0.0.2"):
         if source == "10.0.0.1":
             with raises("too-many-clients"):
-                slots.take(source)
+                slots.take_slot(source)
         else:
-            slots.take(source)
+            slots.take_slot(source)
     with raises("too-many-clients"):
-        slots.take("10.0.0.3")
-    slots.release("10.0.0.2")
-    slots.take("10.0.0.3")
+        slots.take_slot("10.0.0.3")
+    slots.release_slot("10.0.0.2")
+    slots.take_slot("10.0.0.3")
     for _ in range(6):
-        slots.release("10.0.0.1")
+        slots.release_slot("10.0.0.1")
     for _ in range(4):
-        slots.take("10.0.0.3")
+        slots.take_slot("10.0.0.3")
 
 
 def test_a_client_that_leaves_makes_room_for_another() -> None:

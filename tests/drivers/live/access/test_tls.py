@@ -16,8 +16,8 @@ from wend.drivers.live import frames
 from wend.drivers.live.access import admission, tls
 from wend.drivers.live.access.admission import ClientAdmission
 from wend.drivers.live.access.grants import NO_GRANTS, Grant, GrantTable
-from wend.drivers.live.access.key_files import read_folder
-from wend.drivers.live.access.tls import client_tls
+from wend.drivers.live.access.key_files import read_key_folder
+from wend.drivers.live.access.tls import make_client_tls
 from wend.drivers.live.clock import wall_s
 from wend.model.errors import ErrorCode
 
@@ -26,13 +26,13 @@ from wend.model.errors import ErrorCode
 async def served(ring: KeyRing, **grants: Grant) -> AsyncIterator[tuple[Site, str, Path]]:
     """A peer with keys, its URL for TLS, and the folder of its keys."""
     folder = ring.enrol("site", 0)
-    admission = ClientAdmission(read_folder(folder), GrantTable(grants), tls=True)
+    admission = ClientAdmission(read_key_folder(folder), GrantTable(grants), tls=True)
     async with overlay([], admission=admission) as (site,):
         yield site, site.url.replace("wend://", "wends://"), folder
 
 
 def renew(site: Site, folder: Path, grants: GrantTable = NO_GRANTS) -> None:
-    site.listener.admission.replace(read_folder(folder), grants)
+    site.listener.admission.replace_keys(read_key_folder(folder), grants)
     site.listener.recheck()
 
 
@@ -109,7 +109,7 @@ def test_strangers_are_told_why(ring: KeyRing, tmp_path: Path) -> None:
         async with served(ring) as (site, url, folder):
             late = add_token(folder, "late", ends_s=-5)
             gone = ring.enrol("gone")
-            revoke(folder, read_folder(gone).credentials.identity.serial)
+            revoke(folder, read_key_folder(gone).credentials.identity.serial)
             renew(site, folder)
             mine = other.enrol("eve")
             refusals: list[tuple[dict[str, Any], ErrorCode]] = [
@@ -165,7 +165,7 @@ def test_a_client_without_certificate_and_token_is_turned_away(ring: KeyRing) ->
 def test_a_request_before_the_token_ends_the_connection(ring: KeyRing) -> None:
     async def scene() -> None:
         async with served(ring) as (site, _, _):
-            tls = client_tls(root=ring.root, token="none")
+            tls = make_client_tls(root=ring.root, token="none")
             client = await RawClient.connect(site.listener.address, ssl=tls.context, server_hostname="x")
             client.send(frames.Publish(1, {"topic": "a"}))
             assert await client.receive() == [frames.RefusedFrame(0, "not-greeted", "a client has to greet first")]
@@ -177,7 +177,7 @@ def test_a_request_before_the_token_ends_the_connection(ring: KeyRing) -> None:
 def test_the_first_frame_of_a_stranger_is_short(ring: KeyRing) -> None:
     async def scene() -> None:
         async with served(ring) as (site, _, _):
-            tls = client_tls(root=ring.root, token="none")
+            tls = make_client_tls(root=ring.root, token="none")
             client = await RawClient.connect(site.listener.address, ssl=tls.context, server_hostname="x")
             client.send(frames.Greet(token="t" * 5000))
             (answer,) = await client.receive()
@@ -203,7 +203,7 @@ def test_a_client_that_speaks_no_tls_is_turned_away_and_told_so(ring: KeyRing) -
 def test_older_tls_is_refused(ring: KeyRing) -> None:
     async def scene() -> None:
         async with served(ring) as (site, _, _):
-            context = client_tls(keys=ring.enrol("alice")).context
+            context = make_client_tls(keys=ring.enrol("alice")).context
             context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_2
             with pytest.raises(OSError):  # an alert, or a reset
                 await RawClient.connect(site.listener.address, ssl=context, server_hostname="x")
@@ -217,7 +217,7 @@ def test_a_client_cannot_serve_as_a_peer_and_a_peer_not_as_another(ring: KeyRing
             (ring.enrol("bob"), "not trusted: unsuitable certificate purpose"),
             (ring.enrol("other", 9), "says that it is peer 0, but has the certificate of peer 9"),
         ):
-            admission = ClientAdmission(read_folder(folder), tls=True)
+            admission = ClientAdmission(read_key_folder(folder), tls=True)
             async with overlay([], admission=admission) as (site,):
                 with raises("untrusted", match=why):
                     await wend.connect(site.url.replace("wend://", "wends://"), keys=ring.enrol("alice"))
@@ -229,7 +229,7 @@ def test_a_client_does_not_trust_a_revoked_peer(ring: KeyRing) -> None:
     async def scene() -> None:
         async with served(ring) as (_, url, folder):
             mine = ring.enrol("careful")
-            revoke(mine, read_folder(folder).credentials.identity.serial)
+            revoke(mine, read_key_folder(folder).credentials.identity.serial)
             with raises("credentials-revoked"):
                 await wend.connect(url, keys=mine)
 
@@ -250,7 +250,7 @@ def test_a_client_that_is_revoked_or_withdrawn_is_disconnected_at_once(ring: Key
                 wend.connect(url, keys=ring.enrol("alice")) as third,
             ):
                 streams = [await client.subscribe("topic = 'a'") for client in (first, second, third)]
-                revoke(folder, read_folder(mine).credentials.identity.serial)
+                revoke(folder, read_key_folder(mine).credentials.identity.serial)
                 (folder / "tokens.jsonl").unlink()
                 renew(site, folder)
                 with raises("credentials-revoked"):
@@ -287,7 +287,7 @@ def test_a_client_shows_its_renewed_certificate_when_it_connects_again(ring: Key
     async def scene() -> None:
         mine = ring.enrol("renewing")
         async with served(ring) as (site, url, folder), wend.connect(url, keys=mine) as client:
-            former = read_folder(mine).credentials.identity.serial
+            former = read_key_folder(mine).credentials.identity.serial
             ring.enrol("renewing")
             revoke(folder, former)
             renew(site, folder)
@@ -300,13 +300,13 @@ def test_a_client_shows_its_renewed_certificate_when_it_connects_again(ring: Key
 def test_a_renewed_certificate_of_the_peer_is_shown_to_new_clients(ring: KeyRing) -> None:
     async def scene() -> None:
         async with served(ring) as (site, url, folder), wend.connect(url, keys=ring.enrol("alice")) as first:
-            before = read_folder(folder).credentials.certificate
+            before = read_key_folder(folder).credentials.certificate
             ring.enrol("site", 0)
             renew(site, folder)
-            tls = client_tls(keys=ring.enrol("bob"))
+            tls = make_client_tls(keys=ring.enrol("bob"))
             raw = await RawClient.connect(site.listener.address, ssl=tls.context, server_hostname="x")
             shown = raw.writer.get_extra_info("ssl_object").getpeercert(True)
-            assert shown == read_folder(folder).credentials.certificate != before
+            assert shown == read_key_folder(folder).credentials.certificate != before
             await round_trip(first)
             assert first.reconnects == 0
 

@@ -150,7 +150,7 @@ def test_an_answer_from_elsewhere_counts_for_nothing() -> None:
     here = net.start(1, 1)
     net.speak(here, 2, at(2))
     _, _, asked = net.wires.popleft()
-    question = address_messages.decode(1, wire.unframe(asked).body)
+    question = address_messages.decode_address_message(1, wire.unframe_datagram(asked).body)
     net.hear(here, at(3), datagram(AddressReply(question.number, 5)))
     assert here.counters.refused[UNASKED] == 1 and not here.book.reachable
 
@@ -161,9 +161,9 @@ def test_only_numeric_addresses_of_the_same_family_are_asked(host: str) -> None:
     here, liar = net.start(1, 1), net.start(2, 2)
     net.speak(here, 2, at(2))
     net.run()
-    here.locator.find(net.now, message(9), mentioned_by=2)
+    here.locator.find_address(net.now, message(9), mentioned_by=2)
     _, _, asked = net.wires.popleft()
-    question = address_messages.decode(1, wire.unframe(asked).body)
+    question = address_messages.decode_address_message(1, wire.unframe_datagram(asked).body)
     reply = AddressReply(
         question.number, liar.locator.instance, (KnownAddress(9, host, 7009), KnownAddress(8, host, 7))
     )
@@ -184,4 +184,4 @@ def test_an_answer_is_never_longer_than_its_question() -> None:
 def test_questions_about_addresses_are_no_messages_of_the_protocol() -> None:
     with raises("malformed"):
         datagrams.decode(datagram(QUERY))
-    assert wire.unframe(datagram(QUERY)).kind == wire.ADDRESSES and wire.ADDRESSES not in wire.MESSAGES
+    assert wire.unframe_datagram(datagram(QUERY)).kind == wire.ADDRESSES and wire.ADDRESSES not in wire.MESSAGES

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.errors import raises
-from wend.drivers.live.addressing.addresses import bind, resolve
+from wend.drivers.live.addressing.addresses import bind_socket, resolve_address
 from wend.drivers.live.peer import LivePeer
 from wend.protocol.config import PeerConfig
 
@@ -18,8 +18,8 @@ def test_a_name_is_resolved_in_the_family_of_the_socket(monkeypatch: pytest.Monk
         (socket.AF_INET, socket.SOCK_DGRAM, 17, "", ("127.0.0.1", 5)),
     ]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, family=0, **__: [k for k in known if family in (0, k[0])])
-    assert resolve(("both", 5)) == ("::1", 5)
-    assert resolve(("both", 5), socket.AF_INET) == ("127.0.0.1", 5)
+    assert resolve_address(("both", 5)) == ("::1", 5)
+    assert resolve_address(("both", 5), socket.AF_INET) == ("127.0.0.1", 5)
 
 
 def test_an_address_of_another_family_is_one_sentence() -> None:
@@ -35,7 +35,7 @@ def test_no_more_sockets_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(socket, "socket", none_left)
     with raises("invalid-setting", match="may not open more files"):
-        bind(("127.0.0.1", 0), socket.SOCK_DGRAM)
+        bind_socket(("127.0.0.1", 0), socket.SOCK_DGRAM)
 
 
 def test_only_loopback_unless_the_owner_knows() -> None:

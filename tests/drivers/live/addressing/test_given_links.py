@@ -14,8 +14,8 @@ from tests.drivers.live.net import run, take, until
 from tests.drivers.live.processes import Process
 from tests.errors import raises
 from tests.ports import free_ports
-from wend.drivers.live.addressing.addresses import show
-from wend.drivers.live.config import PeerFile, load
+from wend.drivers.live.addressing.addresses import format_address
+from wend.drivers.live.config import PeerFile, load_peer_file
 from wend.drivers.live.process import PeerProcess
 
 
@@ -28,12 +28,12 @@ def file_of(peer: int, *neighbours: tuple[int, str], **fields: Any) -> PeerFile:
 async def started(stack: AsyncExitStack, file: PeerFile) -> PeerProcess:
     service = PeerProcess(file)
     await service.start()
-    stack.push_async_callback(service.leave)
+    stack.push_async_callback(service.abort)
     return service
 
 
 def client_of(service: PeerProcess) -> wend.Client:
-    return wend.connect(f"wend://{show(service.listener.address)}")
+    return wend.connect(f"wend://{format_address(service.listener.address)}")
 
 
 def working(service: PeerProcess) -> set[int]:
@@ -49,7 +49,7 @@ def test_clients_add_and_remove_links_and_nothing_is_lost(tmp_path: Path) -> Non
             clients = {n: await stack.enter_async_context(client_of(peer)) for n, peer in peers.items()}
 
             async def link(one: int, other: int) -> None:
-                await clients[one].add_link(other, show(peers[other].peer.address), delay="1ms")
+                await clients[one].add_link(other, format_address(peers[other].peer.address), delay="1ms")
 
             await link(1, 2)
             await link(2, 3)
@@ -68,7 +68,7 @@ def test_clients_add_and_remove_links_and_nothing_is_lost(tmp_path: Path) -> Non
             await until(lambda: working(a) == {3})
             assert set(a.peer.peer.links) == {3}
             status = await clients[1].status()
-            assert [(found.neighbour, found.address) for found in status.links] == [(3, show(c.peer.address))]
+            assert [(found.neighbour, found.address) for found in status.links] == [(3, format_address(c.peer.address))]
 
     run(scene())
 
@@ -120,12 +120,12 @@ def test_a_file_that_is_read_again_changes_links_and_says_what_needs_a_restart(
             assert "peer 0 must be restarted to use these changes: advertise, grace" in texts
             # peer 2 is at another address now
             moved = await started(stack, file_of(2, (0, at[0])))
-            third = file_of(0, (2, show(moved.peer.address)), (3, at[3]), listen=at[0])
+            third = file_of(0, (2, format_address(moved.peer.address)), (3, at[3]), listen=at[0])
             await service.reload(lambda: third)
             assert service.peer.addresses.reachable[2] == moved.peer.address
 
             def broken() -> PeerFile:
-                return load(Path("/nowhere"))
+                return load_peer_file(Path("/nowhere"))
 
             await service.reload(broken)
             assert service.peer.counters.failed["read-file"] == 1

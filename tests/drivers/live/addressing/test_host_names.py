@@ -14,7 +14,7 @@ from tests.drivers.live.net import run, until
 from tests.errors import raises
 from tests.ports import free_ports
 from wend.drivers.live.addressing import host_names
-from wend.drivers.live.addressing.addresses import Address, show
+from wend.drivers.live.addressing.addresses import Address, format_address
 from wend.drivers.live.config import PeerFile
 from wend.drivers.live.process import PeerProcess
 from wend.model.errors import ConfigError
@@ -28,9 +28,9 @@ class Resolver:
         self.asked = 0
         self.blocked = threading.Event()
         self.blocked.set()
-        monkeypatch.setattr(host_names, "resolve_all", self.resolve)
+        monkeypatch.setattr(host_names, "resolve_addresses", self.resolve)
         monkeypatch.setattr(host_names, "FIRST_PAUSE_S", 0.01)
-        monkeypatch.setattr(host_names, "LOOK_S", 0.01)
+        monkeypatch.setattr(host_names, "CHECK_S", 0.01)
 
     def resolve(self, address: Address, family: int) -> list[Address]:
         self.asked += 1
@@ -51,7 +51,7 @@ async def site(peer: int, listen: Address, *neighbours: tuple[int, str], **field
     service = PeerProcess(
         PeerFile(
             id=peer,
-            listen=show(listen),
+            listen=format_address(listen),
             clients="127.0.0.1:0",
             neighbours=others,
             **{"detection": "60ms", **fields},
@@ -61,7 +61,7 @@ async def site(peer: int, listen: Address, *neighbours: tuple[int, str], **field
     try:
         yield service
     finally:
-        await service.leave()
+        await service.abort()
 
 
 def works(service: PeerProcess, neighbour: int) -> bool:
@@ -118,7 +118,7 @@ def test_a_resolver_that_does_not_answer_holds_nobody_up(resolver: Resolver, mon
         resolver.blocked.clear()
         async with (
             site(1, ("127.0.0.1", 0), (2, "site-b:7701")) as a,
-            wend.connect(f"wend://{show(a.listener.address)}") as client,
+            wend.connect(f"wend://{format_address(a.listener.address)}") as client,
         ):
             assert (await client.status()).peer == 1
             assert resolver.asked == 1
@@ -145,12 +145,15 @@ def test_no_client_connects_before_the_peer_runs(resolver: Resolver) -> None:
         starting = asyncio.create_task(service.start())
         await until(lambda: resolver.asked == 1)
         with raises("unreachable"):
-            await wend.connect(f"wend://{show(service.listener.address)}")
+            await wend.connect(f"wend://{format_address(service.listener.address)}")
         resolver.blocked.set()
         await starting
-        async with wend.connect(f"wend://{show(service.listener.address)}") as client, client.subscribe("true"):
+        async with (
+            wend.connect(f"wend://{format_address(service.listener.address)}") as client,
+            client.subscribe("true"),
+        ):
             pass
-        await service.leave()
+        await service.abort()
 
     run(scene())
 

@@ -12,14 +12,14 @@ import wend
 from tests.drivers.live.net import run, until
 from tests.errors import raises
 from tests.ports import free_ports
-from wend.drivers.live.addressing.addresses import Address, show
+from wend.drivers.live.addressing.addresses import Address, format_address
 from wend.drivers.live.config import PeerFile
 from wend.drivers.live.process import PeerProcess, serve
 
 
 def file_of(peer: int, *join: Address, **fields: Any) -> PeerFile:
     places = {"listen": "127.0.0.1:0", "clients": "127.0.0.1:0", "detection": "80ms"}
-    return PeerFile(id=peer, join=[show(address) for address in join], **{**places, **fields})
+    return PeerFile(id=peer, join=[format_address(address) for address in join], **{**places, **fields})
 
 
 @asynccontextmanager
@@ -29,11 +29,11 @@ async def started(file: PeerFile) -> AsyncIterator[PeerProcess]:
     try:
         yield service
     finally:
-        await service.leave()
+        await service.abort()
 
 
 def client_of(service: PeerProcess) -> wend.Client:
-    return wend.connect(f"wend://{show(service.listener.address)}")
+    return wend.connect(f"wend://{format_address(service.listener.address)}")
 
 
 def working(service: PeerProcess) -> set[int]:
@@ -61,7 +61,7 @@ def test_a_new_site_joins_by_one_address_and_no_other_file_names_it() -> None:
             for publisher, subscriber in ((here, there), (there, here)):
                 async with subscriber.subscribe("x = 1") as events:
                     await reaches(publisher, events)
-            assert (await here.status()).link(2).address == show(second.peer.address)
+            assert (await here.status()).link(2).address == format_address(second.peer.address)
 
     run(scene())
 
@@ -70,14 +70,14 @@ def test_a_peer_that_restarts_gets_back_those_that_joined_by_it() -> None:
     async def scene() -> None:
         at = ("127.0.0.1", free_ports(1)[0])
         async with AsyncExitStack() as stack:
-            async with started(file_of(1, listen=show(at))) as first:
+            async with started(file_of(1, listen=format_address(at))) as first:
                 second = await stack.enter_async_context(started(file_of(2, at)))
                 await until(lambda: working(first) == {2} and working(second) == {1})
             await until(lambda: not working(second))
-            again = await stack.enter_async_context(started(file_of(1, listen=show(at))))
+            again = await stack.enter_async_context(started(file_of(1, listen=format_address(at))))
             await until(lambda: working(again) == {2} and working(second) == {1})
             # the peer that joined returns, too, at another address
-            await second.leave()
+            await second.abort()
             back = await stack.enter_async_context(started(file_of(2, at)))
             await until(lambda: working(back) == {1} and working(again) == {2})
             assert again.peer.addresses.reachable[2] == back.peer.address
@@ -94,7 +94,7 @@ def test_a_peer_that_admits_nobody_says_so_and_answers(caplog: pytest.LogCapture
         ):
             await until(lambda: any("admit = false" in record.getMessage() for record in caplog.records))
             assert not second.peer.peer.links and set(first.peer.peer.links) == {7}
-            at = show(first.peer.address)
+            at = format_address(first.peer.address)
             assert f"peer 2: peer 1 at {at} makes no link with it: " in caplog.text
 
     with caplog.at_level(logging.WARNING, logger="wend.peer"):
@@ -113,7 +113,7 @@ def test_a_removed_link_is_not_made_again_by_joining() -> None:
             asked = second.peer.counters.control.total()
             await until(lambda: second.peer.counters.control.total() > asked + 5)
             assert not first.peer.peer.links
-            await client.add_link(2, show(second.peer.address))
+            await client.add_link(2, format_address(second.peer.address))
             await until(lambda: working(first) == {2} and working(second) == {1})
 
     run(scene())
@@ -123,7 +123,7 @@ def test_a_second_peer_with_an_id_is_refused() -> None:
     async def scene() -> None:
         async with started(file_of(1)) as first, started(file_of(2, first.peer.address)) as second:
             await until(lambda: working(first) == {2})
-            with raises("id-in-use", match=f"^peer 2 runs already, at {show(second.peer.address)}: give"):
+            with raises("id-in-use", match=f"^peer 2 runs already, at {format_address(second.peer.address)}: give"):
                 await serve(file_of(2, first.peer.address), lambda service: None)
             assert working(first) == {2}
 

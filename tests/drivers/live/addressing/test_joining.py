@@ -15,7 +15,7 @@ from tests.drivers.live.net import run, until
 from tests.errors import raises
 from tests.ports import free_ports
 from wend.drivers.live.addressing import address_messages, contacts, joining
-from wend.drivers.live.addressing.addresses import Address, show
+from wend.drivers.live.addressing.addresses import Address, format_address
 from wend.drivers.live.config import PeerFile
 from wend.drivers.live.process import PeerProcess, serve
 from wend.drivers.live.transport import wire
@@ -27,7 +27,7 @@ def file_of(peer: int, *join: Address, **fields: Any) -> PeerFile:
         id=peer,
         clients="127.0.0.1:0",
         membership="pastry",
-        join=[show(address) for address in join],
+        join=[format_address(address) for address in join],
         **{"listen": "127.0.0.1:0", "pastry_detection": "600ms", "pastry_round_trip": "5ms", **fields},
     )
 
@@ -39,11 +39,11 @@ async def started(file: PeerFile) -> AsyncIterator[PeerProcess]:
     try:
         yield service
     finally:
-        await service.leave()
+        await service.abort()
 
 
 def url(service: PeerProcess) -> str:
-    return f"wend://{show(service.listener.address)}"
+    return f"wend://{format_address(service.listener.address)}"
 
 
 def ring(service: PeerProcess) -> dict[str, int]:
@@ -89,7 +89,9 @@ def test_a_second_peer_with_an_id_is_refused_and_the_first_goes_on() -> None:
         async with started(file_of(0)) as first, started(file_of(5, first.peer.address)) as fifth:
             await until(lambda: ring(fifth)["joined"] == 1)
             for taken, at in ((0, first), (5, fifth)):
-                with raises("id-in-use", match=f"^peer {taken} runs already, at {show(at.peer.address)}: give"):
+                with raises(
+                    "id-in-use", match=f"^peer {taken} runs already, at {format_address(at.peer.address)}: give"
+                ):
                     await serve(file_of(taken, first.peer.address), lambda service: None)
             assert first.peer.addresses.reachable[5] == fifth.peer.address
             assert ring(first)["leaf-set"] == ring(fifth)["leaf-set"] == 1
@@ -104,7 +106,7 @@ def test_a_peer_returns_at_another_address() -> None:
             others = [await stack.enter_async_context(started(file_of(n, first.peer.address))) for n in range(1, 4)]
             await until(lambda: all(ring(one)["leaf-set"] == 3 for one in (first, *others)))
             gone = others.pop()
-            await gone.leave()
+            await gone.abort()
             back = await stack.enter_async_context(started(file_of(3, first.peer.address)))
             assert back.peer.address != gone.peer.address
             await until(lambda: ring(back)["leaf-set"] == 3)
@@ -123,7 +125,7 @@ def test_the_first_peer_begins_another_ring_and_the_others_find_it(monkeypatch: 
             first = await stack.enter_async_context(started(file_of(0, listen=listen)))
             others = [await stack.enter_async_context(started(file_of(n, first.peer.address))) for n in range(1, 4)]
             await until(lambda: all(ring(one)["leaf-set"] == 3 for one in (first, *others)))
-            await first.leave()
+            await first.abort()
             await until(lambda: all(ring(one)["leaf-set"] == 2 for one in others))
             back = await stack.enter_async_context(started(file_of(0, listen=listen)))
             await until(lambda: all(ring(one)["leaf-set"] == 3 for one in (back, *others)))
@@ -144,7 +146,7 @@ def test_a_peer_that_nobody_answers_says_so_and_serves_its_clients(
                 assert (await anext(events)).payload == b"at home"
             await until(lambda: bool(caplog.records))
             assert [record.getMessage() for record in caplog.records] == [
-                f"peer 3: nobody listens at {show(silent)}; it keeps trying, and serves its clients"
+                f"peer 3: nobody listens at {format_address(silent)}; it keeps trying, and serves its clients"
             ]
             assert ring(service)["joined"] == 0
             async with started(file_of(1, service.peer.address)) as other:  # they know only each other
@@ -160,10 +162,12 @@ def test_hostile_datagrams_are_counted() -> None:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
                 to, refused = service.peer.address, service.peer.counters.refused
                 stranger.sendto(b"what is this", to)
-                stranger.sendto(wire.frame(wire.header(7, 9, 1), b"\x80"), to)  # for another peer
-                stranger.sendto(wire.frame(wire.header(2**40, 0, 1), b"\x80"), to)  # no peer has such an id
-                stranger.sendto(wire.frame(wire.header(0, 0, 1), b"\x80"), to)  # in its own name
-                stranger.sendto(wire.frame(wire.header(7, 0, 1, wire.ADDRESSES), b"\x80"), to)
+                stranger.sendto(wire.frame_datagram(wire.make_header(7, 9, 1), b"\x80"), to)  # for another peer
+                stranger.sendto(
+                    wire.frame_datagram(wire.make_header(2**40, 0, 1), b"\x80"), to
+                )  # no peer has such an id
+                stranger.sendto(wire.frame_datagram(wire.make_header(0, 0, 1), b"\x80"), to)  # in its own name
+                stranger.sendto(wire.frame_datagram(wire.make_header(7, 0, 1, wire.ADDRESSES), b"\x80"), to)
                 answer = address_messages.AddressReply(1, 2)
                 stranger.sendto(about_addresses(answer, 7, 0), to)
                 question = about_addresses(address_messages.AddressQuery(1, None, bytes(32)), 7, 0)

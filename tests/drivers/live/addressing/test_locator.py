@@ -85,9 +85,9 @@ def test_a_message_waits_until_the_address_of_its_peer_is_found() -> None:
     knowing = beside(other, 30)[0]
     net.speak(here, knowing, at(knowing))
     net.run(2)
-    here.locator.find(net.now, message(other), mentioned_by=knowing)
-    here.locator.find(net.now, message(other, "again"), mentioned_by=knowing)
-    here.locator.find(net.now, message(other), mentioned_by=knowing)
+    here.locator.find_address(net.now, message(other), mentioned_by=knowing)
+    here.locator.find_address(net.now, message(other, "again"), mentioned_by=knowing)
+    here.locator.find_address(net.now, message(other), mentioned_by=knowing)
     assert here.sent == []
     net.now += 30 * MS
     net.run()
@@ -99,7 +99,7 @@ def test_a_message_waits_until_the_address_of_its_peer_is_found() -> None:
 def test_whoever_mentioned_a_peer_need_not_know_it() -> None:
     net = ring(30)
     here, other = net.places[at(6)], unknown_to(net, 6)
-    here.locator.find(net.now, message(other), mentioned_by=0)
+    here.locator.find_address(net.now, message(other), mentioned_by=0)
     net.run(2)
     assert here.sent == [message(other)]
 
@@ -108,7 +108,7 @@ def test_what_is_not_found_in_time_is_dropped_and_counted() -> None:
     net = ring(6)
     here = net.places[at(2)]
     for number in range(WAITING_PER_PEER + 3):
-        here.locator.find(net.now, message(99, number), mentioned_by=1)
+        here.locator.find_address(net.now, message(99, number), mentioned_by=1)
     assert here.counters.refused[NO_ADDRESS] == 3
     net.run(6)
     assert here.counters.refused[NO_ADDRESS] == WAITING_PER_PEER + 3
@@ -119,7 +119,7 @@ def test_lookups_are_bounded() -> None:
     net = ring(4)
     here = net.places[at(1)]
     for peer in range(1000, 1000 + MAX_LOOKUPS + 5):
-        here.locator.find(net.now, message(peer), mentioned_by=0)
+        here.locator.find_address(net.now, message(peer), mentioned_by=0)
     assert here.counters.refused[NO_ADDRESS] == 5
 
 
@@ -133,7 +133,7 @@ def test_a_peer_that_moved_is_found_again() -> None:
         net.speak(net.places[at(other)], 7, at(50), incarnation=2)
     net.run(2)
     assert here.book.reachable[7] == at(7)
-    here.locator.doubt(net.now, 7)
+    here.locator.recheck_address(net.now, 7)
     net.run(4)
     assert here.book.reachable[7] == at(50)
 
@@ -141,7 +141,7 @@ def test_a_peer_that_moved_is_found_again() -> None:
 def test_a_peer_that_only_is_slow_stays_where_it_is() -> None:
     net = ring(6)
     here = net.places[at(2)]
-    here.locator.doubt(net.now, 3)
+    here.locator.recheck_address(net.now, 3)
     net.run(4)
     assert here.book.reachable[3] == at(3)
 
@@ -159,7 +159,7 @@ def test_a_contact_is_asked_for_a_link_and_makes_it_once_the_address_has_answere
     net.end(there)
     again = net.start(1, 1, asks_links=True)
     here.silent.add(1)
-    here.locator.contacts.hurry(net.now, 1)
+    here.locator.contacts.ask_soon(net.now, 1)
     net.run(0.3)
     assert set(again.links) == {2}
 
@@ -193,6 +193,6 @@ def test_peers_that_know_many_are_asked_although_others_are_closer() -> None:
     net.speak(places[head], 11, at(11))
     net.run()
     here.well_informed = (head,)
-    here.locator.find(net.now, message(11), mentioned_by=None)
+    here.locator.find_address(net.now, message(11), mentioned_by=None)
     net.run(1.0)
     assert here.book.reachable[11] == sought.address and here.sent == [message(11)]

@@ -22,7 +22,7 @@ class Client:
 
     def __init__(self) -> None:
         self.got: list[tuple[int, bytes]] = []
-        self.stalled = False
+        self.is_stalled = False
 
     def deliver(self, handle: int, effect: Deliver) -> None:
         self.got.append((handle, effect.event.payload))
@@ -136,12 +136,12 @@ def test_a_member_of_a_group_that_reads_too_slowly_is_passed_over() -> None:
         broker, clients = started(), [Client(), Client(), Client()]
         for client in clients:
             broker.subscribe(client, 1, "topic = 'x'", Qos(group="workers"))
-        clients[1].stalled = True
+        clients[1].is_stalled = True
         for _ in range(6):
             broker.publish(Publication({"topic": "x"}, b"work", {}))
         assert [len(client.got) for client in clients] == [3, 0, 3]
         for client in clients:
-            client.stalled = True
+            client.is_stalled = True
         broker.publish(Publication({"topic": "x"}, b"work", {}))
         assert sum(len(client.got) for client in clients) == 7
         broker.peer.close()

@@ -26,7 +26,7 @@ class Written:
         pass
 
     def frames(self) -> list[frames.ToClient]:
-        return [wire.decode_to_client(body) for body in wire.Splitter().feed(bytes(self.data))]
+        return [wire.decode_to_client(body) for body in wire.FrameSplitter().feed(bytes(self.data))]
 
 
 def delivery(sequence: int, **fields: Any) -> Deliver:
@@ -40,7 +40,7 @@ def test_an_event_that_cannot_be_encoded_is_missed_and_others_arrive(batches: bo
         written, counts = Written(), Counter[str]()
         output = ClientOutput(counts, 100, 10**6, lambda handle, positions: None)
         output.open(cast(asyncio.Transport, written))
-        output.batches, output.stalled = batches, stalled
+        output.batches, output.is_stalled = batches, stalled
         for sequence in (1, 10**30, 3):
             output.deliver(7, delivery(sequence))
         if stalled:

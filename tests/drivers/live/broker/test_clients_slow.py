@@ -76,7 +76,7 @@ def test_a_client_that_reads_nothing_is_disconnected_though_nothing_more_comes()
     async def scene() -> None:
         async with overlay([], stall_s=0.1) as (a,), wend.connect(a.url) as client:
             raw = await _silent(a)
-            while not any(session.stalled for session in a.listener.sessions):
+            while not any(session.is_stalled for session in a.listener.sessions):
                 await client.publish({"topic": "x"}, bytes(40_000))
             await until(lambda: a.counts["stalled"] == 1)
             raw.close()
@@ -142,7 +142,7 @@ def test_questions_are_answered_no_faster_than_answers_are_taken() -> None:
         async with overlay([]) as (a,):
             raw, session = await _narrow(a)
             raw.send(*[frames.AskStatus(1)] * 5000)
-            await until(lambda: session.stalled)
+            await until(lambda: session.is_stalled)
             assert session.transport is not None
             assert session.transport.get_write_buffer_size() < WRITE_HIGH_BYTES + 1000
             assert len(await raw.receive(5000)) == 5000

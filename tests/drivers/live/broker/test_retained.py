@@ -78,7 +78,7 @@ def test_a_subscription_at_another_peer_gets_them_too() -> None:
 
 
 def test_peers_that_become_known_later_are_asked_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wend.drivers.live.broker.retained.LOOK_S", 0.02)
+    monkeypatch.setattr("wend.drivers.live.broker.retained.CHECK_S", 0.02)
 
     async def scene() -> None:
         async with (
@@ -106,7 +106,7 @@ def test_they_survive_a_restart_of_their_peer(tmp_path: Path) -> None:
             site = Site(LivePeer(config, store=store))
             await site.listener.start()
             site.peer.start(Started((), stored=store.records))
-            site.broker.begin()
+            site.broker.restore_durable()
             async with wend.connect(site.url) as client:
                 if restarted:
                     async with client.subscribe("temperature > 0") as events:

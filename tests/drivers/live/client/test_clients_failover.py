@@ -75,7 +75,7 @@ def test_a_peer_that_falls_silent_counts_as_gone(monkeypatch: pytest.MonkeyPatch
 
         async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.write(wire.encode_frame(frames.Welcome(7, 1)))
-            splitter = wire.Splitter()
+            splitter = wire.FrameSplitter()
             while data := await reader.read(1000):
                 asked.extend(wire.decode_to_peer(body) for body in splitter.feed(data))
             writer.close()

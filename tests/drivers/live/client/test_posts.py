@@ -119,7 +119,7 @@ def test_a_post_waits_while_too_many_are_unanswered(monkeypatch: pytest.MonkeyPa
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         answers.append(writer)
         writer.write(wire.encode_frame(frames.Welcome(0, 1)))
-        splitter = wire.Splitter()
+        splitter = wire.FrameSplitter()
         while data := await reader.read(1 << 16):
             found = [wire.decode_to_peer(body) for body in splitter.feed(data)]
             heard.extend(frame for frame in found if isinstance(frame, frames.Post))

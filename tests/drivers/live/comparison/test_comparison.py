@@ -9,14 +9,14 @@ from wend.drivers.live.access.throwaway_keys import ThrowawayRoot
 from wend.drivers.live.comparison import comparison
 from wend.drivers.live.comparison.comparison import Comparison
 from wend.drivers.scenarios import make_scenario
-from wend.drivers.world import build
+from wend.drivers.world import build_world
 from wend.model.units import MS, SECOND
 
 
 def run(
     strategies: tuple[str, ...] = ("mrst", "dcrd"), root: ThrowawayRoot | None = None, **fields: object
 ) -> Comparison:
-    world = build(make_scenario({"peers": 6, "degree": 3, "pl": 0.0, "warmup": "0.3s", "rate": 10.0, **fields}))
+    world = build_world(make_scenario({"peers": 6, "degree": 3, "pl": 0.0, "warmup": "0.3s", "rate": 10.0, **fields}))
 
     async def play() -> Comparison:
         made = Comparison(world, strategies, root=root)
@@ -83,7 +83,7 @@ def stopped(*times_ms: int) -> Comparison:
     fields = {"peers": 6, "degree": 3, "pl": 0.0, "pf": 0.0, "warmup": "0.3s", "rate": 20.0}
 
     async def play() -> Comparison:
-        made = Comparison(build(make_scenario(fields)), ("dcrd", "d-tree"))
+        made = Comparison(build_world(make_scenario(fields)), ("dcrd", "d-tree"))
         running = asyncio.create_task(made.run())
         for after in times_ms:
             while not made.origin_ns or made.elapsed_ns() < made.world.begin_ns + after * MS:
@@ -116,7 +116,7 @@ def test_a_killed_coordinator_is_replaced(monkeypatch: pytest.MonkeyPatch) -> No
     """Events that come by its backup may take a detection time."""
     monkeypatch.setattr(comparison, "GRACE_NS", 2 * SECOND)
     fields = {"peers": 8, "degree": 4, "clusters": 2, "topics": 2, "warmup": "3s", "duration": "3s", "rate": 5.0}
-    world = build(make_scenario({**fields, "cluster_detection": "0.5s", "pf": 0.0, "pl": 0.0}))
+    world = build_world(make_scenario({**fields, "cluster_detection": "0.5s", "pf": 0.0, "pl": 0.0}))
 
     async def play() -> Comparison:
         made = Comparison(world, ("clusters", "adaptive"), SECOND // 2)

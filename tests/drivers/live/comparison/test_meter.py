@@ -5,12 +5,12 @@ from collections import deque
 import pytest
 
 from wend.drivers.live.comparison import meter
-from wend.drivers.live.comparison.meter import Flight, Totals
+from wend.drivers.live.comparison.meter import SettledTotals, TrackedPublication
 from wend.drivers.live.comparison.overlay import LiveOverlay
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.scenarios import make_scenario
 from wend.drivers.sim.network import Agenda, Network
-from wend.drivers.world import build
+from wend.drivers.world import build_world
 from wend.model.events import Event, EventId
 from wend.model.summary import Delays, Late
 from wend.model.trace import Trace
@@ -25,13 +25,15 @@ from wend.strategies.trees.routing import TreeHeader
 
 def test_counts_are_exact_and_percentiles_come_from_a_bounded_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meter, "SAMPLE", 500)
-    world = build(make_scenario({"peers": 6, "degree": 3, "topics": 1, "duration": "5s", "popularity": (1.0, 1.0)}))
+    world = build_world(
+        make_scenario({"peers": 6, "degree": 3, "topics": 1, "duration": "5s", "popularity": (1.0, 1.0)})
+    )
     topic = world.topics[0]
     one = topic.subscribers[0]
     deadline = world.deadline_ns(topic.publisher, one)
-    totals = Totals(world)
+    totals = SettledTotals(world)
     for number in range(2000):
-        flight = Flight(0, topic)
+        flight = TrackedPublication(0, topic)
         flight.arrived[one] = deadline * (number + 1) // 1000  # half of them late, up to twice the deadline
         totals.add(flight)
     summary = totals.summary(*[meter.Counter() for _ in range(3)], 1)
@@ -44,12 +46,14 @@ def test_counts_are_exact_and_percentiles_come_from_a_bounded_sample(monkeypatch
 
 
 def test_nothing_is_said_of_what_was_not_there() -> None:
-    world = build(make_scenario({"peers": 4, "degree": 3, "topics": 1, "duration": "5s", "popularity": (1.0, 1.0)}))
-    totals, topic = Totals(world), world.topics[0]
-    totals.add(Flight(0, topic))
+    world = build_world(
+        make_scenario({"peers": 4, "degree": 3, "topics": 1, "duration": "5s", "popularity": (1.0, 1.0)})
+    )
+    totals, topic = SettledTotals(world), world.topics[0]
+    totals.add(TrackedPublication(0, topic))
     lost = totals.summary(*[meter.Counter() for _ in range(3)], 1)
     assert lost.delay_ms == Delays()
-    flight = Flight(0, topic)
+    flight = TrackedPublication(0, topic)
     flight.arrived[topic.subscribers[0]] = 1 * MS
     totals.add(flight)
     punctual = totals.summary(*[meter.Counter() for _ in range(3)], 1)
@@ -60,10 +64,10 @@ def test_nothing_is_said_of_what_was_not_there() -> None:
 def test_the_price_is_counted_as_the_simulator_counts_it() -> None:
     """Trees have control packets of their own, and copies that name nobody."""
     scenario = make_scenario({"strategy": "mrst", "peers": 4, "degree": 3, "topics": 2, "duration": "5s"})
-    world = build(scenario)
+    world = build_world(scenario)
     meter_, network = meter.Meter(world), Network(world, Agenda(), Trace(), [])
     event = Event(EventId(0, 1, 1), {"topic": "t"}, b"x")
-    meter_.on_published(event.id, flight := Flight(0, world.topics[0]))
+    meter_.on_published(event.id, flight := TrackedPublication(0, world.topics[0]))
     head = Data(1, event, 0, (), header=TreeHeader((1, 0, 1), 0))
     control = [
         Control(9, "mrst-trees", SequencedMessage((1, 0, 1), 1, Complete())),
@@ -86,10 +90,10 @@ def test_the_price_is_counted_as_the_simulator_counts_it() -> None:
 
 
 def test_each_direction_of_a_link_loses_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = build(make_scenario({"peers": 6, "degree": 3, "topics": 1, "duration": "5s"}))
+    world = build_world(make_scenario({"peers": 6, "degree": 3, "topics": 1, "duration": "5s"}))
     overlay = LiveOverlay(world, "dcrd", lambda: 0, deque())
     seeds: list[int] = []
     monkeypatch.setattr(LivePeer, "add_peer", lambda *_, seed, **__: seeds.append(seed))
-    overlay.link(lambda: 0)
+    overlay.link_peers(lambda: 0)
     assert len(seeds) == len(set(seeds)) == 2 * len(world.overlay.links)
     overlay.close()

@@ -17,7 +17,7 @@ from tests.errors import raises
 from tests.lab.labs import needs
 from wend.console.app import app
 from wend.drivers.live.addressing.addresses import Address
-from wend.drivers.live.config import load
+from wend.drivers.live.config import load_peer_file
 from wend.drivers.live.paths import traceroute_program
 from wend.drivers.live.paths.probes import HAS_ERROR_QUEUE, Prober, make_probe_answer
 from wend.drivers.live.paths.source import NoPaths, open_paths
@@ -162,7 +162,7 @@ def test_a_path_source_is_chosen_by_name_or_file(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize(("line", "paths"), [('paths = "trace"', "trace"), ('paths = "./trace"', "/trace"), ("", None)])
 def test_a_source_name_is_not_a_file_beside_the_configuration(tmp_path: Path, line: str, paths: str | None) -> None:
     (tmp_path / "peer.toml").write_text(f"id = 1\n{line}\n")
-    found = load(tmp_path / "peer.toml").paths
+    found = load_peer_file(tmp_path / "peer.toml").paths
     assert found == (f"{tmp_path}{paths}" if paths == "/trace" else paths)
 
 

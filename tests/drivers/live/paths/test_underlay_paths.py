@@ -22,7 +22,7 @@ def test_paths_travel_with_their_holes_and_cost_nothing_where_there_are_none() -
     links = ((2, 10, 1.0), (3, 10, 0.5))
     plain = Control(1, LINK_STATE, LinkState(1, (1, 1), links))
     traced = Control(1, LINK_STATE, LinkState(1, (1, 1), links, (("192.0.2.1", None, 7), ())))
-    head = wire.header(1, 2, 1)
+    head = wire.make_header(1, 2, 1)
     assert b"paths" not in datagrams.encode(head, plain)
     for message in (plain, traced):
         assert datagrams.decode(datagrams.encode(head, message), TYPES).message == message

@@ -16,10 +16,17 @@ from tests.errors import raises
 from tests.plans import Flow, plan_of
 from tests.ports import free_ports
 from wend.console.plan.push_command import push as push_command
-from wend.drivers.live.config import load
+from wend.drivers.live.config import load_peer_file
 from wend.drivers.live.plans import followed_plan
 from wend.drivers.live.plans import push as plan_push
-from wend.drivers.live.plans.push import OnTimeCount, PushReport, PushSettings, count_between, find_fault, push_plan
+from wend.drivers.live.plans.push import (
+    OnTimeCount,
+    PushReport,
+    PushSettings,
+    count_events_between,
+    explain_decline,
+    push_plan,
+)
 from wend.drivers.live.process import PeerProcess
 from wend.drivers.live.status import PlanStatus, StatusSnapshot
 from wend.model.errors import Refused, WendError
@@ -139,14 +146,14 @@ class Overlay:
 async def overlay(folder: Path, strategies: dict[int, str] | None = None) -> AsyncIterator[Overlay]:
     ports = free_ports(PEERS)
     chosen = dict.fromkeys(range(PEERS), "planned") | (strategies or {})
-    services = [PeerProcess(load(write_config(folder, peer, ports, chosen[peer]))) for peer in range(PEERS)]
+    services = [PeerProcess(load_peer_file(write_config(folder, peer, ports, chosen[peer]))) for peer in range(PEERS)]
     try:
         for service in services:
             await service.start()
         yield Overlay(services)
     finally:
         for service in services:
-            await service.leave()
+            await service.abort()
 
 
 def made(*flows: Flow, links: list[tuple[int, int]] = LINKS) -> Plan:
@@ -178,7 +185,7 @@ def test_a_plan_that_makes_events_late_is_rolled_back_and_nothing_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plan_push, "POLL_S", 0.1)
-    monkeypatch.setattr(plan_push, "FEWEST", 20)  # a busy machine delivers few in two seconds
+    monkeypatch.setattr(plan_push, "MIN_EVENTS", 20)  # a busy machine delivers few in two seconds
 
     async def scene() -> None:
         async with overlay(tmp_path) as net:
@@ -217,7 +224,7 @@ def test_what_is_not_worse_stays_and_too_few_events_judge_nothing(tmp_path: Path
     ],
 )
 def test_the_share_on_time_decides(before: OnTimeCount, after: OnTimeCount, why: str | None) -> None:
-    found = find_fault(before, after, 2.0)
+    found = explain_decline(before, after, 2.0)
     assert found is None if why is None else found is not None and why in found
 
 
@@ -227,7 +234,7 @@ def test_a_peer_that_restarted_or_did_not_answer_is_counted_as_it_can_be() -> No
 
     begin = {0: status(1, 10), 1: status(1, 10), 2: Refused("no"), 3: status(1, 1)}
     end = {0: status(1, 15), 1: status(2, 4), 2: status(1, 50), 3: Refused("no")}
-    assert count_between(begin, end) == OnTimeCount(0, 5 + 4, 0, 0 + 1)
+    assert count_events_between(begin, end) == OnTimeCount(0, 5 + 4, 0, 0 + 1)
 
 
 # ---------------------------------------------------------------- or none
@@ -258,7 +265,7 @@ def test_a_plan_that_one_peer_cannot_take_changes_nothing_anywhere(tmp_path: Pat
                     await push_plan(made(*SECOND_PLAN), urls, PushSettings(watch_s=0.0), wend.connect)
             # a peer that is gone
             gone = net.services.pop()
-            await gone.leave()
+            await gone.abort()
             with raises("try-again", match=f"nothing was changed: cannot reach a peer at {net.urls[0][:16]}"):
                 await push_plan(
                     made(*SECOND_PLAN), [*net.urls, "wend://127.0.0.1:1"], PushSettings(watch_s=0.0), wend.connect
@@ -325,14 +332,14 @@ def test_a_pushed_plan_survives_a_restart_until_the_folder_has_another(tmp_path:
     first, pushed, replaced = (plan_of(2, [(0, 1)], each) for each in (flow, other, third))
 
     async def on(do: Callable[[PeerProcess, wend.Client], Awaitable[None]]) -> PlanStatus | None:
-        service = PeerProcess(load(path))
+        service = PeerProcess(load_peer_file(path))
         await service.start()
         try:
             async with wend.connect(f"wend://127.0.0.1:{service.listener.address[1]}") as client:
                 await do(service, client)
                 return (await client.status()).plan
         finally:
-            await service.leave()
+            await service.abort()
 
     async def nothing(service: PeerProcess, client: wend.Client) -> None:
         await service.reload()  # as SIGHUP does

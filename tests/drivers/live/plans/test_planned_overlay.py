@@ -8,7 +8,7 @@ from benchmarks.planned_overlay import run as run_overlay
 from tests.drivers.live.net import run, until
 from wend.drivers.live.plans.push import PushSettings, push_plan
 from wend.drivers.scenarios import make_scenario
-from wend.drivers.world import World, build
+from wend.drivers.world import World, build_world
 from wend.model.flows import Flow, unambiguous_names
 from wend.model.plan import Plan, read_plan
 from wend.model.rates import Rate
@@ -31,7 +31,7 @@ def plan_for(world: World, folder: Path) -> Plan:
 
 
 def test_its_peers_follow_a_plan_for_its_links(tmp_path: Path) -> None:
-    world = build(
+    world = build_world(
         make_scenario({"peers": 5, "degree": 4, "topics": 2, "delay": ["2ms", "4ms"], "popularity": [0.5, 0.9]})
     )
     made, addresses = plan_for(world, tmp_path / "plan"), tmp_path / "peers.txt"

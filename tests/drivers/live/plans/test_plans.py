@@ -14,7 +14,7 @@ from tests.drivers.live.processes import Process
 from tests.errors import raises
 from tests.plans import Flow, plan_of
 from tests.ports import free_ports
-from wend.drivers.live.config import load
+from wend.drivers.live.config import load_peer_file
 from wend.drivers.live.process import PeerProcess
 
 # Two ways from 0 to 3, and 4 behind it.
@@ -60,7 +60,7 @@ def write_config(folder: Path, peer: int, ports: list[int], *more: str) -> Path:
 @asynccontextmanager
 async def overlay(folder: Path) -> AsyncIterator[list[PeerProcess]]:
     ports = free_ports(PEERS)
-    opened = [PeerProcess(load(write_config(folder, peer, ports))) for peer in range(PEERS)]
+    opened = [PeerProcess(load_peer_file(write_config(folder, peer, ports))) for peer in range(PEERS)]
     try:
         for peer in opened:
             await peer.start()
@@ -144,11 +144,11 @@ def test_a_peer_of_another_strategy_says_so(tmp_path: Path) -> None:
     text = path.read_text()
     path.write_text(text.replace('"planned"', '"dcrd"'))
     with raises("invalid-setting", match=r"a plan is followed by strategy = .*, not by 'dcrd'"):
-        load(path)
+        load_peer_file(path)
     path.write_text(text.replace('plan = "plan"\n', ""))
 
     async def run() -> None:
-        opened = PeerProcess(load(path))
+        opened = PeerProcess(load_peer_file(path))
         await opened.start()
         async with wend.connect(url(opened)) as client:
             with raises("no-plan"):

@@ -102,7 +102,7 @@ def test_what_a_full_disk_has_no_room_for_is_left_to_its_sender(
             for number in range(1, 11):
                 event = Event(EventId(1, 1, number), {"topic": "x"})
                 data = Data((1 << TX_SHIFT) + first_tx + number, event, 0, (0,), (1,))
-                place.deliver(datagrams.encode(wire.header(1, 0, 1), data))
+                place.deliver(datagrams.encode(wire.make_header(1, 0, 1), data))
 
         def full(_: Any) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")

@@ -18,8 +18,8 @@ from tests.drivers.live.processes import Process
 from tests.drivers.live.telemetry.tables import rows
 from tests.errors import raises
 from tests.ports import free_ports
-from wend.drivers.live.addressing.addresses import show
-from wend.drivers.live.config import PeerFile, load
+from wend.drivers.live.addressing.addresses import format_address
+from wend.drivers.live.config import PeerFile, load_peer_file
 from wend.drivers.live.process import PeerProcess
 from wend.drivers.live.telemetry import segments
 from wend.model.events import EventId
@@ -38,7 +38,7 @@ def service(number: int, ports: list[int], folder: Path, **settings: Any) -> Pee
 
 
 def url(peer: PeerProcess) -> str:
-    return f"wend://{show(peer.listener.address)}"
+    return f"wend://{format_address(peer.listener.address)}"
 
 
 @pytest.mark.parametrize("sealed", [False, True])
@@ -214,7 +214,7 @@ def test_a_peer_says_what_is_wrong_with_its_folder_and_closes_its_socket(tmp_pat
 def test_the_folder_is_relative_to_the_file(tmp_path: Path) -> None:
     file = tmp_path / "peer.toml"
     file.write_text('id = 1\ntelemetry = "seen"\n')
-    assert load(file).telemetry == str(tmp_path / "seen")
+    assert load_peer_file(file).telemetry == str(tmp_path / "seen")
     file.write_text("id = 1\ntelemetry_sample = 1.5\n")
     with raises("invalid-setting", match="telemetry_sample"):
-        load(file)
+        load_peer_file(file)

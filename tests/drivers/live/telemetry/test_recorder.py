@@ -64,7 +64,7 @@ class Scene:
 
     def sample(self, after_ns: int = SECOND) -> None:
         self.clock.now += after_ns
-        self.recorder.sample()
+        self.recorder.take_sample()
 
     def end(self) -> None:
         self.recorder.end()

@@ -60,7 +60,7 @@ def test_a_copy_that_a_crash_cut_short_is_made_again(tmp_path: Path, monkeypatch
     here, to = tmp_path / "here", tmp_path / "to"
     for number in (1, 2, 3):
         segment(here, number)
-    put, calls = LocalDestination.put, []
+    put, calls = LocalDestination.copy_file, []
 
     def crash(self: LocalDestination, file: Path, path: str) -> None:
         calls.append(path)
@@ -68,7 +68,7 @@ def test_a_copy_that_a_crash_cut_short_is_made_again(tmp_path: Path, monkeypatch
             raise KeyboardInterrupt
         put(self, file, path)
 
-    monkeypatch.setattr(LocalDestination, "put", crash)
+    monkeypatch.setattr(LocalDestination, "copy_file", crash)
     with pytest.raises(KeyboardInterrupt):
         Shipper(here, str(to)).ship()
     assert len(shipped(to)) == 1
@@ -83,13 +83,13 @@ def test_shipped_segments_are_removed_on_request_and_others_may_vanish(
     segment(here, 1)
     Shipper(here, str(to)).ship()
     gone = segment(here, 2)
-    put = LocalDestination.put
+    put = LocalDestination.copy_file
 
     def vanish(self: LocalDestination, file: Path, path: str) -> None:
         os.unlink(gone)
         put(self, file, path)
 
-    monkeypatch.setattr(LocalDestination, "put", vanish)
+    monkeypatch.setattr(LocalDestination, "copy_file", vanish)
     assert Shipper(here, str(to), delete=True).ship() == {"there": 1, "deleted": 1, "gone": 1}
     assert not list(here.glob("*.parquet"))
     assert len(shipped(to)) == 1
@@ -111,9 +111,9 @@ def test_addresses_are_written_by_arrow(tmp_path: Path) -> None:
 
     here, to = segment(tmp_path / "here", 1), tmp_path / "to"
     there = ArrowDestination(f"file://{to}")
-    there.put(here, "raw/links/x/a.parquet")
-    assert there.size("raw/links/x/a.parquet") == 10 and there.size("raw/links/x/b.parquet") is None
-    assert list(there.names("raw/links")) == ["a.parquet"] and list(there.names("raw/hops")) == []
+    there.copy_file(here, "raw/links/x/a.parquet")
+    assert there.file_size("raw/links/x/a.parquet") == 10 and there.file_size("raw/links/x/b.parquet") is None
+    assert list(there.list_names("raw/links")) == ["a.parquet"] and list(there.list_names("raw/hops")) == []
     assert [path.name for path in to.rglob("*") if path.is_file()] == ["a.parquet"]
 
 

@@ -34,8 +34,8 @@ DATAGRAMS = int(os.environ.get("WEND_TEST_DATAGRAMS", "10000"))
 
 def bundled(header: tuple[int, int, int], bodies: list[bytes]) -> bytes:
     """An open datagram with encoded messages."""
-    kind, body = wire.bundle(bodies)
-    return wire.frame(wire.header(*header, kind), body)
+    kind, body = wire.join_bodies(bodies)
+    return wire.frame_datagram(wire.make_header(*header, kind), body)
 
 
 async def flood(sender: socket.socket, peer: LivePeer, seed: int) -> None:
@@ -43,7 +43,7 @@ async def flood(sender: socket.socket, peer: LivePeer, seed: int) -> None:
     rng = random.Random(seed)
     refused = peer.counters.refused
     for sent in range(DATAGRAMS):
-        head = wire.header(1, 0, 1) if rng.random() < 0.5 else b""
+        head = wire.make_header(1, 0, 1) if rng.random() < 0.5 else b""
         sender.sendto(head + rng.randbytes(rng.randrange(1, 200)), peer.address)
         if sent % 50 == 49:
             await until(lambda sent=sent: refused.total() + peer.counters.failed.total() > sent - 50)  # type: ignore[misc]
@@ -82,11 +82,11 @@ def test_a_neighbour_that_is_not_who_it_says_is_refused() -> None:
     async def scene() -> None:
         place = Pair()
         refused = place.peer.counters.refused
-        place.say(datagrams.encode(wire.header(7, 0, 1), Ack(1)))
-        place.say(datagrams.encode(wire.header(1, 9, 1), Ack(1)))
+        place.say(datagrams.encode(wire.make_header(7, 0, 1), Ack(1)))
+        place.say(datagrams.encode(wire.make_header(1, 9, 1), Ack(1)))
         await until(lambda: refused["misdirected"] == 2)
-        place.say(datagrams.encode(wire.header(1, 0, 5), Hello(5, True)))
-        place.say(datagrams.encode(wire.header(1, 0, 4), Hello(4, True)))
+        place.say(datagrams.encode(wire.make_header(1, 0, 5), Hello(5, True)))
+        place.say(datagrams.encode(wire.make_header(1, 0, 4), Hello(4, True)))
         await until(lambda: refused["stale"] == 1)
         place.close()
 
@@ -120,7 +120,7 @@ def test_a_corrupted_datagram_never_reaches_the_state_machine() -> None:
 def test_a_peer_of_another_version_is_refused_in_a_sentence(caplog: pytest.LogCaptureFixture) -> None:
     async def scene() -> None:
         place = Pair()
-        old = wire.header(1, 0, 1)[:2] + b"\x02" + wire.header(1, 0, 1)[3:] + wire.encode_message(Ack(7))
+        old = wire.make_header(1, 0, 1)[:2] + b"\x02" + wire.make_header(1, 0, 1)[3:] + wire.encode_message(Ack(7))
         place.deliver(old)
         assert place.peer.counters.refused == {"other-version": 1}
         at = "{}:{}".format(*place.socket.getsockname())
@@ -173,7 +173,7 @@ def test_a_neighbours_events_and_filters_without_measure_are_refused_and_counted
         from tests.drivers.live.client.test_clients import MONSTERS
 
         place = Pair()
-        head, refused = wire.header(1, 0, 1), place.peer.counters.refused
+        head, refused = wire.make_header(1, 0, 1), place.peer.counters.refused
         many = Event(EventId(1, 1, 1), {str(number): True for number in range(8_000)})
         place.say(datagrams.encode(head, Data((1 << TX_SHIFT) + 1, many, 0, (0,))))
         await until(lambda: refused["garbage"] == 1)
@@ -199,7 +199,7 @@ def test_well_formed_nonsense_from_a_neighbour_does_not_end_the_peer() -> None:
         from tests.drivers.live.transport.test_wire import messages
 
         place = Pair()
-        head, numbers = wire.header(1, 0, 1), itertools.count(1)
+        head, numbers = wire.make_header(1, 0, 1), itertools.count(1)
 
         @settings(max_examples=300, phases=[Phase.generate], deadline=None, suppress_health_check=list(HealthCheck))
         @given(messages)

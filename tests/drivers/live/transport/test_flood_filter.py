@@ -22,7 +22,7 @@ def passed(filter_on: bool) -> tuple[int, int]:
         receiver.setblocking(False)
         flood = FloodFilter(receiver)
         for _ in range(FLOOD_PER_TICK + filter_on):
-            flood.count(packets.encode_question(bytes(8)))
+            flood.count_datagram(packets.encode_question(bytes(8)))
         assert flood.on == filter_on
         wanted = [packets.TRANSPORT, packets.TRANSPORT + 15, packets.ANSWER, packets.COOKIE, packets.CERTIFICATE] * 4
         found = [0, 0]
@@ -61,5 +61,5 @@ def test_packets_that_pass_the_filter_are_no_reason_for_it() -> None:
         flood = FloodFilter(receiver)
         for kind in (packets.TRANSPORT, packets.TRANSPORT + 15, packets.ANSWER, packets.COOKIE, packets.CERTIFICATE):
             for _ in range(2 * FLOOD_PER_TICK):
-                flood.count(packets.packet_head(kind) + bytes(60))
+                flood.count_datagram(packets.packet_head(kind) + bytes(60))
         assert not flood.on

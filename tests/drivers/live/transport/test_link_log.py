@@ -9,7 +9,7 @@ import pytest
 from tests.drivers.live import datagrams
 from tests.drivers.live.net import PAIR, overlay, run, until
 from wend.drivers.live.addressing.address_book import AddressBook
-from wend.drivers.live.addressing.addresses import Address, show
+from wend.drivers.live.addressing.addresses import Address, format_address
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.transport import link_log, strangers, wire
 from wend.drivers.live.transport.link_log import LinkLog
@@ -23,7 +23,7 @@ from wend.protocol.messages import Hello
 from wend.protocol.ports import Neighbour, Notice, Started
 
 HERE, THERE, ELSEWHERE = ("192.0.2.1", 7701), ("192.0.2.2", 7701), ("192.0.2.3", 7701)
-GOOD = datagrams.encode(wire.header(1, 0, 5), Hello(5, True))
+GOOD = datagrams.encode(wire.make_header(1, 0, 5), Hello(5, True))
 
 
 class StepClock:
@@ -81,7 +81,7 @@ def test_a_stranger_is_named_with_the_neighbour_that_may_be_meant(
     log = StrangerLog(0, book, {1, 2, 3}, StepClock())
     for _ in range(3):
         log.log_refused(header, datagram, address)
-    assert lines == [f"peer 0 refuses datagrams from {show(address)}: {why}"]
+    assert lines == [f"peer 0 refuses datagrams from {format_address(address)}: {why}"]
 
 
 def test_a_peer_whose_clock_was_set_back_is_named_when_it_goes_on(lines: list[str]) -> None:
@@ -92,7 +92,7 @@ def test_a_peer_whose_clock_was_set_back_is_named_when_it_goes_on(lines: list[st
         peer.start(Started((Neighbour(1, MS),)))
 
         def hear(incarnation: int) -> None:
-            datagram = datagrams.encode(wire.header(1, 0, incarnation), Hello(incarnation, True))
+            datagram = datagrams.encode(wire.make_header(1, 0, incarnation), Hello(incarnation, True))
             peer.receive(memoryview(datagram), HERE)
 
         hear(5)
@@ -137,8 +137,8 @@ def test_peers_that_are_wired_wrongly_say_so(lines: list[str]) -> None:
             finally:
                 a.close()
                 b.close()
-        named = f"peer 2 refuses datagrams from {show(a.address)}: they are from peer 1, whose address is "
-        assert [line for line in lines if "refuses" in line] == [f"{named}{show(wrong)} here"]
+        named = f"peer 2 refuses datagrams from {format_address(a.address)}: they are from peer 1, whose address is "
+        assert [line for line in lines if "refuses" in line] == [f"{named}{format_address(wrong)} here"]
 
     run(scene())
 
@@ -146,7 +146,7 @@ def test_peers_that_are_wired_wrongly_say_so(lines: list[str]) -> None:
 def test_link_changes_are_one_line_each(lines: list[str]) -> None:
     async def scene() -> None:
         async with overlay(PAIR) as (a, b):
-            at = show(b.peer.address)
+            at = format_address(b.peer.address)
             await until(lambda: f"peer 0: link-up 1 ({at}), heard for the first time" in lines)
             for one, other in ((a, 1), (b, 0)):
                 one.peer.pipes.cut(other)
@@ -169,7 +169,7 @@ def test_the_log_of_links_says_how_long_and_is_bounded(lines: list[str]) -> None
     clock.now = 160 * MS
     log.log_change(Notice("link-down", 5))
     clock.now += 2100 * MS
-    assert log.age_ns(5) == 2100 * MS
+    assert log.link_age_ns(5) == 2100 * MS
     log.log_change(Notice("link-up", 5))
     log.log_incarnation(5, restarted=True)
     assert lines == [

@@ -211,15 +211,18 @@ def test_strangers_others_and_corrupted_packets_are_counted(caplog: pytest.LogCa
     async def scene() -> None:
         async with group(1) as (peer,):
             right = group_number(scope_of(peer) + GROUP)
-            head, refused = wire.header(5, right, 1, wire.MULTICAST), peer.counters.refused
-            bare(peer, wire.frame(head, number()))
+            head, refused = wire.make_header(5, right, 1, wire.MULTICAST), peer.counters.refused
+            bare(peer, wire.frame_datagram(head, number()))
             bare(peer, b"a program that has nothing to do with Wend, and long enough for a header")
             bare(peer, b"short")
-            bare(peer, wire.frame(wire.header(5, 77, 1, wire.MULTICAST), number()))
-            bare(peer, wire.frame(wire.header(5, right, 1), number()))
-            bare(peer, wire.frame(wire.header(peer.id, right, peer.incarnation + 1, wire.MULTICAST), number()))
-            bare(peer, wire.frame(head, number())[:-1] + b"?")
-            bare(peer, b"wd\x02" + wire.frame(head, number())[3:])
+            bare(peer, wire.frame_datagram(wire.make_header(5, 77, 1, wire.MULTICAST), number()))
+            bare(peer, wire.frame_datagram(wire.make_header(5, right, 1), number()))
+            bare(
+                peer,
+                wire.frame_datagram(wire.make_header(peer.id, right, peer.incarnation + 1, wire.MULTICAST), number()),
+            )
+            bare(peer, wire.frame_datagram(head, number())[:-1] + b"?")
+            bare(peer, b"wd\x02" + wire.frame_datagram(head, number())[3:])
             await until(lambda: refused.total() == 8)
             assert refused == {
                 "stranger": 1,
@@ -247,7 +250,9 @@ def test_a_known_peer_is_refused_in_an_earlier_incarnation_and_with_other_messag
             peer.add_peer(5, other.getsockname())
 
             def say(sender: int, incarnation: int, body: bytes) -> None:
-                other.sendto(wire.frame(wire.header(sender, right, incarnation, wire.MULTICAST), body), at(peer))
+                other.sendto(
+                    wire.frame_datagram(wire.make_header(sender, right, incarnation, wire.MULTICAST), body), at(peer)
+                )
 
             say(5, 2, number(101))
             say(5, 1, number(2))
@@ -267,7 +272,7 @@ def test_a_known_peer_is_refused_in_an_earlier_incarnation_and_with_other_messag
 
 def test_multicast_that_is_off_is_counted() -> None:
     async def scene() -> None:
-        async with group(2, on=False) as (a, b):
+        async with group(2, is_on=False) as (a, b):
             cast(a)
             assert a.counters.notices["multicast-off"] >= 1
             assert not a.counters.failed and not a.counters.control[CASTS] and not heard(b)
@@ -315,7 +320,7 @@ def test_the_file_says_where_to_multicast() -> None:
     stated = PeerFile(id=1, multicast_address="239.1.2.3:7000", multicast_ttl=4, multicast_interface="127.0.0.2")
     stated.check()
     assert stated.multicast_options == MulticastOptions(True, ("239.1.2.3", 7000), 4, "127.0.0.2")
-    assert not PeerFile(id=1, multicast_address="off").multicast_options.on
+    assert not PeerFile(id=1, multicast_address="off").multicast_options.is_on
     for text in ("on", "127.0.0.1:7000", "239.1.2.3:0", "[ff05::1]:7000", "239.1.2.3"):
         with raises("invalid-setting", match=r"multicast_address is \"auto\", \"off\" or|cannot read"):
             parse_multicast(text)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.drivers.live.net import Record, run, until
 from tests.errors import raises
-from wend.drivers.live.config import load
+from wend.drivers.live.config import load_peer_file
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.transport.shaper import PacketFaults
 from wend.model.events import Qos
@@ -69,4 +69,4 @@ def test_a_shape_that_cannot_be_is_one_sentence(shape: str, why: str, tmp_path: 
     file = tmp_path / "peer.toml"
     file.write_text(f'id = 1\n[[neighbours]]\nid = 2\naddress = "127.0.0.1:7"\n[neighbours.shape]\n{shape}\n')
     with raises("invalid-setting", match=re.escape(why)):
-        load(file)
+        load_peer_file(file)

@@ -10,7 +10,7 @@ from wend.protocol.messages import PlainMessage
 from wend.protocol.plugins import SendTo
 from wend.strategies.registry import MEMBERSHIP
 
-HEAD = wire.header(1, 2, 3)
+HEAD = wire.make_header(1, 2, 3)
 LAST_INCARNATION = 2**36 - 1
 """The transmissions of a later one could not be numbered."""
 

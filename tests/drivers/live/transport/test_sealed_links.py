@@ -17,7 +17,7 @@ from tests.drivers.live.net import PAIR, Record, Site, fresh, known, run, until
 from tests.errors import raises
 from tests.security.roots import Laboratory
 from wend.console.app import app
-from wend.drivers.live.addressing.addresses import Address, show
+from wend.drivers.live.addressing.addresses import Address, format_address
 from wend.drivers.live.client.connect import connect
 from wend.drivers.live.config import PeerFile
 from wend.drivers.live.peer import LivePeer
@@ -131,7 +131,7 @@ def test_nobody_without_a_key_gets_a_word_in(caplog: pytest.LogCaptureFixture) -
             before = b.peer.peer.status()
             stranger = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             stranger.bind(("127.0.0.1", 0))
-            header = wire.header(0, 1, 99)
+            header = wire.make_header(0, 1, 99)
             forged = [
                 datagrams.encode(header, Hello(99, True)),
                 os.urandom(100),
@@ -292,7 +292,7 @@ def test_a_peer_of_a_file_with_keys_joins_renews_and_refuses_the_revoked(tmp_pat
         }
         first = PeerProcess(files[1])
         await first.start()
-        second = PeerProcess(msgspec.structs.replace(files[2], join=(show(first.peer.address),)))
+        second = PeerProcess(msgspec.structs.replace(files[2], join=(format_address(first.peer.address),)))
         await second.start()
         try:
             await until(lambda: bool(first.peer.status().links) and first.peer.status().links[0].up)
@@ -303,8 +303,8 @@ def test_a_peer_of_a_file_with_keys_joins_renews_and_refuses_the_revoked(tmp_pat
             await until(lambda: first.peer.counters.refused["untrusted"] > 0)
             await until(lambda: not first.peer.status().links[0].up)
         finally:
-            await first.leave()
-            await second.leave()
+            await first.abort()
+            await second.abort()
 
     run(scene())
 
@@ -340,12 +340,13 @@ def test_peers_with_keys_make_a_ring_and_find_a_peer_that_returns_elsewhere(tmp_
                 folder = tmp_path / f"site-{peer}"
                 file = PeerFile(
                     id=peer, listen="127.0.0.1:0", clients="127.0.0.1:0", membership="pastry",
-                    pastry_detection="600ms", pastry_round_trip="5ms", join=[show(address) for address in join],
+                    pastry_detection="600ms", pastry_round_trip="5ms",
+                    join=[format_address(address) for address in join],
                     keys=str(folder if folder.exists() else enrol(tmp_path, peer)),
                 )  # fmt: skip
                 service = PeerProcess(file)
                 await service.start()
-                stack.push_async_callback(service.leave)
+                stack.push_async_callback(service.abort)
                 return service
 
             def is_whole(services: list[PeerProcess]) -> bool:
@@ -355,12 +356,12 @@ def test_peers_with_keys_make_a_ring_and_find_a_peer_that_returns_elsewhere(tmp_
             first = await started(0)
             peers = [first] + [await started(peer, first.peer.address) for peer in (1, 2, 3)]
             await until(lambda: is_whole(peers))
-            await peers[3].leave()
+            await peers[3].abort()
             peers[3] = await started(3, first.peer.address)
             await until(lambda: is_whole(peers))
             async with (
-                connect(f"wend://{show(peers[1].listener.address)}") as here,
-                connect(f"wend://{show(peers[3].listener.address)}") as there,
+                connect(f"wend://{format_address(peers[1].listener.address)}") as here,
+                connect(f"wend://{format_address(peers[3].listener.address)}") as there,
                 there.subscribe("price > 10") as events,
             ):
                 arriving = asyncio.create_task(anext(events))

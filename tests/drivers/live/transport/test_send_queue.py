@@ -23,7 +23,7 @@ class Sent:
 
     def _transmit(self, peer: PeerId) -> Callable[[bytes], None]:
         def transmit(datagram: bytes) -> None:
-            assert wire.fault(datagram) is None and len(datagram) <= wire.BUNDLE_BYTES + 100
+            assert wire.find_fault(datagram) is None and len(datagram) <= wire.BUNDLE_BYTES + 100
             self.datagrams.append((peer, wire.decode_messages(datagram)))
 
         return transmit
@@ -121,7 +121,7 @@ def test_as_many_acks_as_fit_leave_at_once() -> None:
 def test_while_a_batch_is_read_each_neighbour_gets_one_datagram() -> None:
     async def scene() -> None:
         sent = Sent()
-        assert sent.queue.bundle() and not sent.queue.bundle()
+        assert sent.queue.start_bundling() and not sent.queue.start_bundling()
         for number in (1, 2):
             sent.queue.send_ack(1, Ack(number))
             sent.send(1, HELLO)
@@ -129,12 +129,12 @@ def test_while_a_batch_is_read_each_neighbour_gets_one_datagram() -> None:
         assert sent.taken() == []
         sent.queue.flush()
         assert sent.taken() == [(1, [Ack(1), Ack(2), HELLO, HELLO]), (2, [HELLO, HELLO])]
-        sent.queue.bundle()
+        sent.queue.start_bundling()
         sent.queue.send_ack(1, Ack(3))
         sent.queue.flush()
         assert sent.taken() == []  # others left just before
         sent.now += HOLD_NS
-        sent.queue.bundle()
+        sent.queue.start_bundling()
         sent.queue.flush()
         assert sent.taken() == [(1, [Ack(3, held_ns=HOLD_NS)])]
 
@@ -145,7 +145,7 @@ def test_what_is_sent_in_one_turn_of_the_loop_leaves_when_it_ends() -> None:
     async def scene() -> None:
         sent = Sent()
         for _ in range(3):
-            sent.queue.bundle_turn()
+            sent.queue.bundle_until_turn_ends()
             sent.send(1, HELLO)
         assert sent.taken() == []
         await asyncio.sleep(0)
@@ -162,7 +162,7 @@ def test_nothing_is_sent_to_a_peer_that_is_forgotten(forget: Callable[[SendQueue
         sent = Sent()
         sent.queue.send_ack(1, Ack(1))
         sent.queue.send_ack(1, Ack(2))
-        sent.queue.bundle_turn()
+        sent.queue.bundle_until_turn_ends()
         sent.send(1, HELLO)
         sent.taken()
         forget(sent.queue)

@@ -52,7 +52,7 @@ def test_order_is_kept_and_nothing_is_early() -> None:
         sent = []
         for number in range(200):
             sent.append(time.monotonic_ns())
-            link.pipe.put(b"%d" % number)
+            link.pipe.send(b"%d" % number)
             if number % 50 == 0:
                 await asyncio.sleep(0.003)
         assert await link.until(200) == [b"%d" % number for number in range(200)]
@@ -63,7 +63,7 @@ def test_order_is_kept_and_nothing_is_early() -> None:
 
 def test_without_a_shape_a_datagram_passes_at_once() -> None:
     link = Link()
-    link.pipe.put(b"now")
+    link.pipe.send(b"now")
     assert [datagram for _, datagram in link.arrived] == [b"now"]
 
 
@@ -71,7 +71,7 @@ def test_the_same_seed_loses_the_same_datagrams() -> None:
     def survivors(seed: int) -> list[bytes]:
         link = Link(loss=0.3, seed=seed)
         for number in range(300):
-            link.pipe.put(b"%d" % number)
+            link.pipe.send(b"%d" % number)
         assert link.pipe.lost == 300 - len(link.arrived)
         return [datagram for _, datagram in link.arrived]
 
@@ -94,31 +94,31 @@ def test_a_cut_link_loses_everything_until_it_is_healed() -> None:
 def test_a_schedule_decides_at_the_moment_of_sending() -> None:
     up = {"now": True}
     link = Link(is_up=lambda _: up["now"])
-    link.pipe.put(b"up")
+    link.pipe.send(b"up")
     up["now"] = False
-    link.pipe.put(b"down")
+    link.pipe.send(b"down")
     assert [datagram for _, datagram in link.arrived] == [b"up"]
 
 
 def test_a_corrupted_datagram_differs_in_one_bit_and_fails_its_checksum() -> None:
     link = Link(faults=PacketFaults(corruption=0.5), seed=3)
-    datagram = wire.frame(wire.header(1, 2, 1), b"some message")
+    datagram = wire.frame_datagram(wire.make_header(1, 2, 1), b"some message")
     for _ in range(200):
-        link.pipe.put(datagram)
+        link.pipe.send(datagram)
     changed = [arrived for _, arrived in link.arrived if arrived != datagram]
     assert len(link.arrived) == 200
     assert link.pipe.corrupted == len(changed)
     assert 60 < len(changed) < 140
     for arrived in changed:
         assert sum((a ^ b).bit_count() for a, b in zip(arrived, datagram, strict=True)) == 1
-        assert wire.fault(arrived) is not None
+        assert wire.find_fault(arrived) is not None
 
 
 def test_reordered_datagrams_are_overtaken_and_nothing_is_lost() -> None:
     async def scene() -> None:
         link = Link(delay_ns=MS, faults=PacketFaults(reordering=0.2, hold_ns=30 * MS), seed=1)
         for number in range(200):
-            link.pipe.put(b"%d" % number)
+            link.pipe.send(b"%d" % number)
             if number % 20 == 0:
                 await asyncio.sleep(0.003)
         found = await link.until(200)
@@ -134,7 +134,7 @@ def test_a_datagram_without_delay_overtakes_one_that_is_held_back() -> None:
     async def scene() -> None:
         link = Link(faults=PacketFaults(reordering=0.5, hold_ns=20 * MS), seed=1)
         for number in range(10):
-            link.pipe.put(b"%d" % number)
+            link.pipe.send(b"%d" % number)
         at_once = [datagram for _, datagram in link.arrived]
         assert 0 < len(at_once) < 10
         assert link.pipe.in_flight() == 10 - len(at_once)

@@ -18,7 +18,7 @@ from wend.strategies.link_state.plugin import LinkState
 from wend.strategies.multipath.plugin import SourceRoutes
 from wend.strategies.subscriptions.table import PeerInterest
 
-HEAD = wire.header(1, 2, 3)
+HEAD = wire.make_header(1, 2, 3)
 
 ids = st.integers(0, 2**32 - 1)
 numbers = st.integers(0, 2**63 - 1)
@@ -81,7 +81,7 @@ def test_random_bytes_are_refused_and_nothing_else(data: bytes) -> None:
 @given(st.binary(max_size=300))
 def test_random_bytes_behind_a_good_header_are_a_message_or_refused(data: bytes) -> None:
     with suppress(WireError):
-        datagrams.decode(wire.frame(HEAD, data), TYPES)
+        datagrams.decode(wire.frame_datagram(HEAD, data), TYPES)
 
 
 @given(messages, st.data())
@@ -90,16 +90,16 @@ def test_a_damaged_message_that_has_a_checksum_is_a_message_or_refused(message: 
     place = data.draw(st.integers(0, len(whole) - 1))
     whole[place] ^= data.draw(st.integers(1, 255))
     with suppress(WireError):
-        datagrams.decode(wire.frame(HEAD, bytes(whole[: data.draw(st.integers(0, len(whole)))])), TYPES)
+        datagrams.decode(wire.frame_datagram(HEAD, bytes(whole[: data.draw(st.integers(0, len(whole)))])), TYPES)
 
 
 @given(messages, st.data())
 def test_a_datagram_with_changed_bits_is_refused(message: Message, data: st.DataObject) -> None:
     whole = bytearray(datagrams.encode(HEAD, message))
-    assert wire.fault(bytes(whole)) is None
+    assert wire.find_fault(bytes(whole)) is None
     for bit in data.draw(st.sets(st.integers(0, 8 * len(whole) - 1), min_size=1, max_size=12)):
         whole[bit // 8] ^= 1 << bit % 8
-    assert wire.fault(bytes(whole)) is not None
+    assert wire.find_fault(bytes(whole)) is not None
     with raises("malformed"):
         datagrams.decode(bytes(whole), TYPES)
 
@@ -108,7 +108,7 @@ def test_a_datagram_with_changed_bits_is_refused(message: Message, data: st.Data
 def test_a_datagram_that_was_cut_short_or_grew_is_refused(message: Message, data: st.DataObject) -> None:
     whole = datagrams.encode(HEAD, message)
     changed = whole[: data.draw(st.integers(0, len(whole) - 1))], whole + data.draw(st.binary(min_size=1, max_size=9))
-    assert all(map(wire.fault, changed))
+    assert all(map(wire.find_fault, changed))
 
 
 def test_a_body_that_its_plugin_does_not_declare_is_refused() -> None:
@@ -121,7 +121,7 @@ def test_a_body_that_its_plugin_does_not_declare_is_refused() -> None:
 
 def test_unknown_fields_are_ignored() -> None:
     fields = {"type": "a", "tx": 7, "from_the_future": [1, {"deep": None}]}
-    assert datagrams.decode(wire.frame(HEAD, msgspec.msgpack.encode(fields))).message == Ack(7)
+    assert datagrams.decode(wire.frame_datagram(HEAD, msgspec.msgpack.encode(fields))).message == Ack(7)
 
 
 def test_another_version_is_refused_with_its_number() -> None:
@@ -134,7 +134,7 @@ def test_another_version_is_refused_with_its_number() -> None:
 def test_a_length_that_lies_allocates_nothing() -> None:
     claims_four_billion = b"\x82\xa4type\xa1d\xa5dests\xdd\xff\xff\xff\xff"
     with raises("malformed"):
-        datagrams.decode(wire.frame(HEAD, claims_four_billion))
+        datagrams.decode(wire.frame_datagram(HEAD, claims_four_billion))
 
 
 def test_what_is_too_large_is_not_sent() -> None:
@@ -155,14 +155,14 @@ def test_an_event_that_cannot_travel_is_refused_at_once() -> None:
 
 def test_ids_that_do_not_fit_are_refused() -> None:
     with raises("malformed"):
-        wire.header(-1, 2, 3)
+        wire.make_header(-1, 2, 3)
 
 
 def test_a_bundle_is_its_messages_in_their_order() -> None:
     said = [Ack(1), Hello(3, True, 5), Ack(2)]
-    kind, body = wire.bundle([wire.encode_message(m) for m in said])
-    datagram = wire.frame(wire.header(1, 2, 3, kind), body)
-    assert wire.unframe(datagram) == ((1, 2, 3), kind, body)
+    kind, body = wire.join_bodies([wire.encode_message(m) for m in said])
+    datagram = wire.frame_datagram(wire.make_header(1, 2, 3, kind), body)
+    assert wire.unframe_datagram(datagram) == ((1, 2, 3), kind, body)
     assert wire.decode_messages(datagram) == said
     assert len(datagram) < sum(len(datagrams.encode(HEAD, m)) for m in said)
     with raises("malformed", match="bundle of 3"):
@@ -170,17 +170,17 @@ def test_a_bundle_is_its_messages_in_their_order() -> None:
 
 
 def test_a_bundle_of_one_is_a_message() -> None:
-    assert wire.bundle([wire.encode_message(Ack(1))]) == (wire.MESSAGE, wire.encode_message(Ack(1)))
+    assert wire.join_bodies([wire.encode_message(Ack(1))]) == (wire.MESSAGE, wire.encode_message(Ack(1)))
 
 
 def test_a_kind_that_is_not_known_is_refused() -> None:
     with raises("malformed", match="kind 9"):
-        datagrams.decode(wire.frame(HEAD[:3] + b"\x09" + HEAD[4:], wire.encode_message(Ack(1))))
+        datagrams.decode(wire.frame_datagram(HEAD[:3] + b"\x09" + HEAD[4:], wire.encode_message(Ack(1))))
 
 
 def test_the_reasons_of_a_datagram_that_cannot_be_read() -> None:
     right = datagrams.encode(HEAD, Ack(1))
-    assert wire.fault(right) is None
-    assert wire.fault(b"xx" + right[2:]) == wire.fault(right[:20]) == wire.fault(b"") == "garbage"
-    assert wire.fault(right[:2] + b"\x02" + right[3:]) == "other-version"
-    assert wire.fault(right[:-1] + bytes((right[-1] ^ 1,))) == wire.fault(right[:-1]) == "corrupted"
+    assert wire.find_fault(right) is None
+    assert wire.find_fault(b"xx" + right[2:]) == wire.find_fault(right[:20]) == wire.find_fault(b"") == "garbage"
+    assert wire.find_fault(right[:2] + b"\x02" + right[3:]) == "other-version"
+    assert wire.find_fault(right[:-1] + bytes((right[-1] ^ 1,))) == wire.find_fault(right[:-1]) == "corrupted"

@@ -17,7 +17,7 @@ log = logging.getLogger("wend.clients")
 
 BACKLOG = 1024
 HANDSHAKE_S = 5.0
-_AGAIN_S = 0.1
+_RETRY_S = 0.1
 """The pause before it accepts again, after the process has run out of files."""
 _KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 
@@ -57,19 +57,19 @@ class Acceptor:
             except OSError as error:
                 self.counts["unaccepted"] += 1
                 log.info("cannot accept a client: %s", error.strerror)
-                await asyncio.sleep(_AGAIN_S)
+                await asyncio.sleep(_RETRY_S)
                 continue
             source = self._limits.admit(address[0])
             if source is None:
                 self.counts["flood-refused"] += 1
                 connection.close()
                 continue
-            task = loop.create_task(self._begin(connection, source))
+            task = loop.create_task(self._start_session(connection, source))
             self._handshakes.add(task)
             task.add_done_callback(self._handshakes.discard)
 
-    async def _begin(self, connection: socket.socket, source: str) -> None:
-        """Shake hands, and start a session, which then reports when its client is known or has left."""
+    async def _start_session(self, connection: socket.socket, source: str) -> None:
+        """Complete the TLS handshake and start a session. The session reports when its client is known or has left."""
         _set_options(connection)
         context = self._context()
         timeout = None if context is None else HANDSHAKE_S

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from wend.drivers.live.access.grants import Rights, check_inbox, is_inbox
-from wend.drivers.live.access.usage import DURABLE, RETAINED, Keeper, KeptKey, Usage
+from wend.drivers.live.access.usage import DURABLE, RETAINED, KeptKey, PeerStorage, Usage
 from wend.drivers.live.broker.retained import REPLY_TO
 from wend.drivers.live.frames import DurableStatus
 from wend.model.errors import Refused
@@ -26,7 +26,7 @@ class Access:
     """The access of one connection of a client."""
 
     def __init__(
-        self, name: str, rights: Rights, usages: tuple[Usage, ...], clock_s: Callable[[], float], keeper: Keeper
+        self, name: str, rights: Rights, usages: tuple[Usage, ...], clock_s: Callable[[], float], keeper: PeerStorage
     ) -> None:
         self.name = name
         self._keeper = keeper
@@ -67,23 +67,23 @@ class Access:
         if not isinstance(topic, str) or (topic, to) not in self._requests:
             raise Refused("this client may reply only to requests that it has received", code="reply-refused")
 
-    def spend(self, size: int) -> None:
+    def count_publication(self, size: int) -> None:
         """Count a publication of this size, and check the rate."""
         now_s = self._clock_s()
         for usage in self._usages:
             usage.check_rate(now_s, size)
         for usage in self._usages:
-            usage.spend(size)
+            usage.count_publication(size)
 
     def check_retained(self, attribute: str, value: Value, size: int) -> None:
         """Check that an event of this size may be retained for this value."""
-        self.check_replace(attribute, value)
+        self.check_replacement(attribute, value)
         for usage in self._usages:
             room = usage.available_bytes((RETAINED, attribute, value), size, self._keeper, self._clock_s())
             if room is not None and size > room:
                 raise Refused(f"{usage.who} may keep {usage.limits.kept_bytes} bytes", code="kept-refused")
 
-    def check_replace(self, attribute: str, value: Value) -> None:
+    def check_replacement(self, attribute: str, value: Value) -> None:
         """Check that this client may replace or remove the event that is retained for a value."""
         former = self._keeper.retained_event(attribute, value)
         if former is not None and not self.rights.admin and not self.rights.may_publish(former.attributes):
@@ -96,11 +96,11 @@ class Access:
         event = self._keeper.retained_event(attribute, value)
         if event is not None:
             for usage in self._usages:
-                usage.keep((RETAINED, attribute, value), event_bytes(event))
+                usage.count_kept((RETAINED, attribute, value), event_bytes(event))
 
     def release_retained(self, attribute: str, value: Value) -> None:
         for usage in self._usages:
-            usage.release((RETAINED, attribute, value))
+            usage.release_kept((RETAINED, attribute, value))
 
     # ---------------------------------------------------------------- subscriptions
 
@@ -120,7 +120,7 @@ class Access:
         name = self.full_name(durable.name)
         now_s = self._clock_s()
         rooms = [
-            usage.available_bytes(_backlog(name), durable.max_bytes, self._keeper, now_s) for usage in self._usages
+            usage.available_bytes(_backlog_key(name), durable.max_bytes, self._keeper, now_s) for usage in self._usages
         ]
         size = min([durable.max_bytes, *(room for room in rooms if room is not None)])
         return granted, msgspec.structs.replace(durable, name=name, max_bytes=size)
@@ -136,18 +136,18 @@ class Access:
     def record_durable(self, durable: DurableOptions) -> None:
         """Count the backlog of a durable subscription of the client."""
         for usage in self._usages:
-            usage.keep(_backlog(durable.name), durable.max_bytes)
+            usage.count_kept(_backlog_key(durable.name), durable.max_bytes)
 
-    def end_subscription(self, handle: int) -> None:
+    def release_subscription(self, handle: int) -> None:
         if handle in self._handles:
             self._handles.discard(handle)
             for usage in self._usages:
                 usage.subscriptions -= 1
 
-    def remove_durable(self, name: str) -> None:
+    def release_durable(self, name: str) -> None:
         """Stop counting a durable subscription that is removed."""
         for usage in self._usages:
-            usage.release(_backlog(name))
+            usage.release_kept(_backlog_key(name))
 
     def full_name(self, name: str) -> str:
         """The full name of a durable subscription. It has the client's name, so no other client can take it over."""
@@ -185,5 +185,5 @@ class Access:
         return True
 
 
-def _backlog(name: str) -> KeptKey:
+def _backlog_key(name: str) -> KeptKey:
     return (DURABLE, name, "")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from wend.drivers.live.access.access import SEPARATOR, Access
 from wend.drivers.live.access.grants import NO_GRANTS, GrantTable, UsageLimits
-from wend.drivers.live.access.usage import Keeper, Usage
+from wend.drivers.live.access.usage import PeerStorage, Usage
 from wend.drivers.live.clock import wall_s
 from wend.model.events import DurableOptions
 from wend.security.identity import Identity, Untrusted
@@ -43,7 +43,7 @@ class ClientAdmission:
         self._usages: dict[tuple[str, str], Usage] = {}
         """By "client" or "group", and its name."""
 
-    def replace(self, keys: "KeyFolder | None", grants: GrantTable) -> None:
+    def replace_keys(self, keys: "KeyFolder | None", grants: GrantTable) -> None:
         """Use renewed keys and changed grants."""
         context = None if self.context is None or keys is None else _tls_context(keys)
         self.keys, self.context = keys, context
@@ -65,10 +65,10 @@ class ClientAdmission:
         identity = None if self.keys is None or len(token) > MAX_TOKEN_CHARS else self.keys.find_client_by_token(token)
         if identity is None:
             raise Untrusted("this peer does not know the token")
-        self.check(identity)
+        self.recheck(identity)
         return identity
 
-    def check(self, identity: Identity) -> Identity:
+    def recheck(self, identity: Identity) -> Identity:
         """Check an admitted client again. Returns its present identity: the groups of a token may have changed. Raises
         `Untrusted`."""
         if self.keys is None:
@@ -90,7 +90,7 @@ class ClientAdmission:
     # ---------------------------------------------------------------- what it may do
 
     def open_access(
-        self, identity: Identity | None, durable: Iterable[DurableOptions], keeper: Keeper
+        self, identity: Identity | None, durable: Iterable[DurableOptions], keeper: PeerStorage
     ) -> Access | None:
         """Open the access of a new connection; None if it may do everything. `durable` are the durable subscriptions of
         the peer, which is the `keeper`. Raises `Refused` if the client has too many connections."""
@@ -101,9 +101,9 @@ class ClientAdmission:
         now_s = self._clock_s()
         if len(self._usages) > _PRUNE:
             self._usages = {key: usage for key, usage in self._usages.items() if not usage.is_idle(now_s)}
-        mine = self._usage("client", name, "this client", rights.limits, now_s)
+        mine = self._find_usage("client", name, "this client", rights.limits, now_s)
         groups = [
-            self._usage("group", group, f"the group {group}", limits, now_s)
+            self._find_usage("group", group, f"the group {group}", limits, now_s)
             for group, limits in rights.group_limits.items()
         ]
         access = Access(name, rights, (mine, *groups), self._clock_s, keeper)
@@ -112,11 +112,11 @@ class ClientAdmission:
                 access.record_durable(options)
         return access
 
-    def _usage(self, kind: str, name: str, who: str, limits: UsageLimits, now_s: float) -> Usage:
+    def _find_usage(self, kind: str, name: str, who: str, limits: UsageLimits, now_s: float) -> Usage:
         usage = self._usages.get((kind, name))
         if usage is None:
             usage = self._usages[kind, name] = Usage(who, limits, now_s)
-        usage.change(limits, now_s)
+        usage.change_limits(limits, now_s)
         return usage
 
     def has_changed_rights(self, identity: Identity | None, access: Access | None) -> bool:

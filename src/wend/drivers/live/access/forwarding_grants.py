@@ -21,25 +21,25 @@ class ForwardingGrants:
         self._grants = grants
         self._identity = identity
 
-    def permits(self, neighbour: PeerId, message: Message) -> bool:
-        publishers = event_publishers(message)
+    def may_send(self, neighbour: PeerId, message: Message) -> bool:
+        publishers = message_publishers(message)
         if not publishers:
             return True
         identity = self._identity(neighbour)
         return identity is not None and self._grants.may_forward(neighbour, identity.groups, publishers)
 
 
-def event_publishers(message: Message) -> set[PeerId]:
+def message_publishers(message: Message) -> set[PeerId]:
     """The publishers of the event in a message; empty if it has no event."""
     match message:
         case Data(event=event):
-            return _publishers(event)
+            return _event_publishers(event)
         case Fragment(id=id_, head=head):
-            return {id_.publisher} if head is None else {id_.publisher, *_publishers(head.event)}
+            return {id_.publisher} if head is None else {id_.publisher, *_event_publishers(head.event)}
     carried = getattr(getattr(message, "body", None), "event", None)
-    return _publishers(carried) if isinstance(carried, Event) else set()
+    return _event_publishers(carried) if isinstance(carried, Event) else set()
 
 
-def _publishers(event: Event) -> set[PeerId]:
+def _event_publishers(event: Event) -> set[PeerId]:
     """The publisher; also the original one, for an event that a member of a queue group has passed on."""
     return {event.id.publisher} if event.origin is None else {event.id.publisher, event.origin.publisher}

@@ -199,7 +199,7 @@ class GrantTable:
         return publishers <= allowed
 
     @property
-    def limits_neighbours(self) -> bool:
+    def has_publisher_limits(self) -> bool:
         """Whether the grants limit what some peers may forward."""
         return any(grant.publishers is not None for grant in self._grants.values())
 

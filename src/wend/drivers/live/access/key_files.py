@@ -79,19 +79,19 @@ class KeyFolder(msgspec.Struct, frozen=True):
 
     def find_client_by_token(self, token: str) -> Identity | None:
         """The client of a token; None if the token is unknown."""
-        known = self.tokens.get(token_hash(token))
-        return None if known is None else token_identity(known)
+        known = self.tokens.get(hash_token(token))
+        return None if known is None else make_token_identity(known)
 
     def find_client_by_serial(self, serial: int) -> Identity | None:
         """The client of the token with this serial number; None if there is none."""
         known = next((token for token in self.tokens.values() if token.serial == serial), None)
-        return None if known is None else token_identity(known)
+        return None if known is None else make_token_identity(known)
 
 
 # ---------------------------------------------------------------- reading
 
 
-def read_folder(folder: Path) -> KeyFolder:
+def read_key_folder(folder: Path) -> KeyFolder:
     """The keys of a site. Raises `ConfigError` for keys that do not work, or that other users may have read."""
     certificates = read_certificates(folder / CERTIFICATE)
     session, signing = read_session_key(folder / SESSION_KEY), read_signing_key(folder / SIGNING_KEY)
@@ -144,7 +144,7 @@ def _check_private(path: Path, status: os.stat_result) -> None:
 
 def read_signing_key(path: Path) -> bytes:
     """The secret of an Ed25519 key."""
-    key = _private_key(path)
+    key = _read_private_key(path)
     if not isinstance(key, Ed25519PrivateKey):
         raise ConfigError(f"{path} holds no Ed25519 key")
     return key.private_bytes_raw()
@@ -152,13 +152,13 @@ def read_signing_key(path: Path) -> bytes:
 
 def read_session_key(path: Path) -> bytes:
     """The secret of an X25519 key."""
-    key = _private_key(path)
+    key = _read_private_key(path)
     if not isinstance(key, X25519PrivateKey):
         raise ConfigError(f"{path} holds no X25519 key")
     return key.private_bytes_raw()
 
 
-def _private_key(path: Path) -> object:
+def _read_private_key(path: Path) -> object:
     content, wrong = read_bytes(path, private=True), "is not a private key in PEM format without a passphrase"
     return _parse(path, wrong, lambda: load_pem_private_key(content, None))
 
@@ -259,10 +259,10 @@ def write_session_key(path: Path, secret: bytes) -> None:
 
 
 def _write_key(path: Path, key: Ed25519PrivateKey | X25519PrivateKey) -> None:
-    write_new(path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), mode=0o600)
+    write_new_file(path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), mode=0o600)
 
 
-def write_new(path: Path, content: bytes, *, mode: int = 0o644) -> None:
+def write_new_file(path: Path, content: bytes, *, mode: int = 0o644) -> None:
     """Write a new file. Raises `ConfigError` if it exists. A failure leaves no file."""
     try:
         number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
@@ -283,7 +283,7 @@ def write_new(path: Path, content: bytes, *, mode: int = 0o644) -> None:
         raise ConfigError(f"cannot write {path}: {error.strerror or error}", code="unwritable") from None
 
 
-def check_new(*paths: Path) -> None:
+def check_absent(*paths: Path) -> None:
     """Raise `ConfigError` if one of the files exists."""
     for path in paths:
         if os.path.lexists(path):
@@ -292,11 +292,11 @@ def check_new(*paths: Path) -> None:
             )
 
 
-def certificates_pem(certificates: Iterable[bytes]) -> bytes:
+def encode_certificates(certificates: Iterable[bytes]) -> bytes:
     return b"".join(x509.load_der_x509_certificate(one).public_bytes(Encoding.PEM) for one in certificates)
 
 
-def request_pem(request: bytes) -> bytes:
+def encode_request(request: bytes) -> bytes:
     return x509.load_der_x509_csr(request).public_bytes(Encoding.PEM)
 
 
@@ -326,7 +326,7 @@ def new_token() -> str:
     return TOKEN_PREFIX + secrets.token_urlsafe(32)
 
 
-def token_hash(token: str) -> str:
+def hash_token(token: str) -> str:
     """The hash under which a peer stores a token. Tokens are random, so a plain hash is enough."""
     return hashlib.sha256(token.encode()).hexdigest()
 
@@ -342,6 +342,6 @@ def read_token_file(path: Path) -> str:
     return token
 
 
-def token_identity(token: ClientToken) -> Identity:
+def make_token_identity(token: ClientToken) -> Identity:
     """The client of a token, as an identity without keys."""
     return Identity(token.serial, token.name, None, token.groups, b"", b"", 0, token.ends_s)

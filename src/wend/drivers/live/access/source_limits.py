@@ -35,7 +35,7 @@ class ClientSlots:
         self._by_source: Counter[str] = Counter()
         self._taken = 0
 
-    def take(self, source: str) -> None:
+    def take_slot(self, source: str) -> None:
         """Count a client. Raises `Refused` if there is no room for it."""
         if self._taken >= self.most:
             raise Refused(f"this peer accepts at most {self.most} clients", code="too-many-clients")
@@ -46,8 +46,8 @@ class ClientSlots:
         self._taken += 1
         self._by_source[source] += 1
 
-    def release(self, source: str) -> None:
-        """Count a client no longer."""
+    def release_slot(self, source: str) -> None:
+        """Stop counting a client of this source."""
         self._taken -= 1
         self._by_source[source] -= 1
         if not self._by_source[source]:

@@ -34,7 +34,7 @@ class ClientTls(msgspec.Struct, frozen=True):
     verifier: RootVerifier
     token: str = ""
 
-    def check(self, certificate: bytes | None) -> Identity:
+    def verify_peer(self, certificate: bytes | None) -> Identity:
         """The peer of a certificate. Raises `Untrusted` if it is revoked, or not the certificate of a peer."""
         identity = self.verifier.verify(certificate or b"", wall_s())
         if identity.peer is None:
@@ -51,7 +51,7 @@ def make_server_context(keys: KeyFolder) -> ssl.SSLContext:
     return context
 
 
-def client_tls(
+def make_client_tls(
     keys: str | Path | None = None,
     root: str | Path | None = None,
     certificate: str | Path | None = None,
@@ -70,7 +70,7 @@ def client_tls(
         revoked = key_files.read_revoked(folder / key_files.REVOKED)
     secret = key_files.read_token_file(token) if isinstance(token, Path) else token
     if certificate is not None and key is not None:
-        return _add_certificate(Path(certificate), Path(key), root, revoked, secret or "")
+        return _make_certificate_tls(Path(certificate), Path(key), root, revoked, secret or "")
     if certificate is not None or key is not None:
         raise ConfigError("a certificate needs its key, and a key its certificate")
     if secret is None:
@@ -79,7 +79,7 @@ def client_tls(
     return ClientTls(_make_context(ssl.PROTOCOL_TLS_CLIENT, roots), RootVerifier(roots, revoked), secret)
 
 
-def _add_certificate(
+def _make_certificate_tls(
     certificate: Path, key: Path, root: str | Path | None, revoked: frozenset[int], token: str
 ) -> ClientTls:
     own, *beside = key_files.read_certificates(certificate)
@@ -108,7 +108,7 @@ def _make_context(protocol: int, roots: list[bytes]) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False
     context.verify_mode = ssl.CERT_REQUIRED
-    context.load_verify_locations(cadata=key_files.certificates_pem(roots).decode())
+    context.load_verify_locations(cadata=key_files.encode_certificates(roots).decode())
     return context
 
 
@@ -117,11 +117,11 @@ def _load_chain(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
         context.load_cert_chain(certificate, key)
     except (ssl.SSLError, OSError) as error:
         raise ConfigError(
-            f"{certificate} and {key} cannot be used for TLS: {failure_reason(error)}", code="unreadable"
+            f"{certificate} and {key} cannot be used for TLS: {explain_failure(error)}", code="unreadable"
         ) from None
 
 
-def failure_reason(error: BaseException) -> str:
+def explain_failure(error: BaseException) -> str:
     """The reason why TLS failed, as part of a sentence."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {error.verify_message}"

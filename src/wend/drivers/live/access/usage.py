@@ -17,11 +17,11 @@ KeptKey = tuple[str, str, Value]
 """Names a retained event by its attribute and value, or a durable subscription by its name."""
 MAX_KEPT = 20_000
 """With more entries than this, entries that the peer no longer keeps are removed."""
-LOOK_S = 1.0
+CHECK_S = 1.0
 """The shortest time between two such removals."""
 
 
-class Keeper(Protocol):
+class PeerStorage(Protocol):
     """A store of events and subscriptions for clients: the peer."""
 
     def retained_event(self, attribute: str, value: Value) -> Event | None:
@@ -45,11 +45,11 @@ class Usage:
         self._kept: dict[KeptKey, int] = {}
         """Bytes of durable subscriptions, as their limits reserve them, and of retained events."""
         self._kept_bytes = 0
-        self._looked_s = now_s - LOOK_S
+        self._looked_s = now_s - CHECK_S
         self.events = _make_bucket(limits.events_per_s, now_s)
         self.bytes = _make_bucket(limits.bytes_per_s, now_s)
 
-    def change(self, limits: UsageLimits, now_s: float) -> None:
+    def change_limits(self, limits: UsageLimits, now_s: float) -> None:
         """Use other limits. Earlier usage still counts."""
         if limits != self.limits:
             self.limits = limits
@@ -80,7 +80,7 @@ class Usage:
         if self.bytes is not None and not self.bytes.has_tokens(now_s, size):
             raise Refused(f"{self.who} may publish {limits.bytes_per_s:g} bytes a second", code="rate-refused")
 
-    def spend(self, size: int) -> None:
+    def count_publication(self, size: int) -> None:
         if self.events is not None:
             self.events.spend(1.0)
         if self.bytes is not None:
@@ -88,17 +88,17 @@ class Usage:
 
     # ---------------------------------------------------------------- what the peer keeps
 
-    def keep(self, key: KeptKey, size: int) -> None:
+    def count_kept(self, key: KeptKey, size: int) -> None:
         """Count the bytes kept under this key. Without a limit, retained events are not counted, to save memory."""
         if key[0] == DURABLE or self.limits.kept_bytes is not None:
-            self.release(key)
+            self.release_kept(key)
             self._kept[key] = size
             self._kept_bytes += size
 
-    def release(self, key: KeptKey) -> None:
+    def release_kept(self, key: KeptKey) -> None:
         self._kept_bytes -= self._kept.pop(key, 0)
 
-    def available_bytes(self, key: KeptKey, size: int, keeper: Keeper, now_s: float) -> int | None:
+    def available_bytes(self, key: KeptKey, size: int, keeper: PeerStorage, now_s: float) -> int | None:
         """The number of bytes that may be kept under this key, for a request of this size; None for any number. Raises
         `Refused` if there is no room."""
         limit = self.limits.kept_bytes
@@ -106,7 +106,7 @@ class Usage:
             return None
         if (
             self._remaining_bytes(limit, key) < size or len(self._kept) > MAX_KEPT
-        ) and now_s >= self._looked_s + LOOK_S:
+        ) and now_s >= self._looked_s + CHECK_S:
             self._looked_s = now_s
             self._release_removed(keeper)
         left = self._remaining_bytes(limit, key)
@@ -114,23 +114,23 @@ class Usage:
             raise Refused(f"{self.who} may keep {limit} bytes, and they are in use", code="kept-refused")
         return left
 
-    def _release_removed(self, keeper: Keeper) -> None:
+    def _release_removed(self, keeper: PeerStorage) -> None:
         """Release entries that the peer has dropped, that have expired, or that another client has removed."""
         for key in list(self._kept):
             kind, name, value = key
             is_kept = keeper.has_durable(name) if kind == DURABLE else keeper.retained_event(name, value) is not None
             if not is_kept:
-                self.release(key)
+                self.release_kept(key)
 
     def _remaining_bytes(self, limit: int, key: KeptKey) -> int:
         return limit - self._kept_bytes + self._kept.get(key, 0)
 
 
 def _make_bucket(rate_per_s: float | None, now_s: float) -> TokenBucket | None:
-    return None if rate_per_s is None else TokenBucket(rate_per_s, _burst(rate_per_s), now_s)
+    return None if rate_per_s is None else TokenBucket(rate_per_s, _burst_size(rate_per_s), now_s)
 
 
-def _burst(rate_per_s: float) -> float:
+def _burst_size(rate_per_s: float) -> float:
     return max(1.0, rate_per_s) if rate_per_s else 0.0
 
 
@@ -138,5 +138,5 @@ def _change_rate(bucket: TokenBucket | None, rate_per_s: float | None, now_s: fl
     """The bucket with another rate. It keeps its level, so alternating between two certificates gains nothing."""
     if bucket is None or rate_per_s is None:
         return _make_bucket(rate_per_s, now_s)
-    bucket.change(rate_per_s, _burst(rate_per_s), now_s)
+    bucket.set_limits(rate_per_s, _burst_size(rate_per_s), now_s)
     return bucket

@@ -21,6 +21,8 @@ receiver, or an earlier incarnation of its sender sent it."""
 
 
 class AddressBook:
+    """The addresses of other peers, and the peer that each address belongs to."""
+
     def __init__(self, me: PeerId, *, sealed: bool = False) -> None:
         """`sealed`: sessions name the senders, not addresses."""
         self._me = me

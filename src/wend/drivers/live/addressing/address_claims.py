@@ -56,7 +56,7 @@ class AddressClaims:
         self._claims: dict[tuple[PeerId, Address], AddressClaim] = {}
         self._held_bytes = 0
 
-    def due_ns(self) -> list[Nanos]:
+    def due_times(self) -> list[Nanos]:
         """When `tick` has something to do."""
         return [claim.due_ns for claim in self._claims.values()]
 

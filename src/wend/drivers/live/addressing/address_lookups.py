@@ -85,9 +85,9 @@ class AddressLookups:
         """The search for another peer with the own id."""
         self._waiting = 0
 
-    def wait(self, now: Nanos, message: Send, mentioned_at: Address | None) -> None:
+    def hold_message(self, now: Nanos, message: Send, mentioned_at: Address | None) -> None:
         """Look up the address of a message's receiver. The message waits until the address is known."""
-        lookup = self._lookup(now, message.peer, mentioned_at)
+        lookup = self._find_or_start(now, message.peer, mentioned_at)
         if lookup is not None and any(message == other for other, _ in lookup.waiting):
             return
         if lookup is None or self._waiting >= MAX_WAITING or len(lookup.waiting) >= WAITING_PER_PEER:
@@ -96,12 +96,12 @@ class AddressLookups:
         lookup.waiting.append((message, now))
         self._waiting += 1
 
-    def doubt(self, now: Nanos, peer: PeerId, address: Address) -> None:
+    def look_up_again(self, now: Nanos, peer: PeerId, address: Address) -> None:
         """Look up a peer again that does not answer at its known address."""
-        if peer not in self._lookups and (lookup := self._lookup(now, peer, None)) is not None:
+        if peer not in self._lookups and (lookup := self._find_or_start(now, peer, None)) is not None:
             lookup.doubted = address
 
-    def take(self, peer: PeerId) -> list[tuple[Send, Nanos]]:
+    def end_lookup(self, peer: PeerId) -> list[tuple[Send, Nanos]]:
         """End the lookup of a peer whose address has become known. Returns the messages that wait for the peer."""
         lookup = self._lookups.pop(peer, None)
         if lookup is None:
@@ -109,14 +109,14 @@ class AddressLookups:
         self._waiting -= len(lookup.waiting)
         return lookup.waiting
 
-    def look_up_own(self, now: Nanos, me: PeerId, reply: AddressReply) -> bool:
+    def look_up_own_id(self, now: Nanos, me: PeerId, reply: AddressReply) -> bool:
         """Search for another peer with this peer's id. Returns whether the search has ended."""
         if self._own is None:
             self._own = AddressLookup(me, now + OWN_ID_NS)
         self._process_reply(now, self._own, reply)
         return self._advance(now, self._own)
 
-    def drop_own(self) -> None:
+    def drop_own_lookup(self) -> None:
         self._own = None
 
     def on_reply(self, now: Nanos, lookup: AddressLookup, reply: AddressReply) -> bool:
@@ -127,7 +127,7 @@ class AddressLookups:
         self._process_reply(now, lookup, reply)
         return (lookup is self._own or self._lookups.get(lookup.peer) is lookup) and self._advance(now, lookup)
 
-    def due_ns(self) -> list[Nanos]:
+    def due_times(self) -> list[Nanos]:
         """When `tick` has something to do."""
         due = [lookup.due_ns for lookup in self._lookups.values()]
         return due if self._own is None else [*due, self._own.due_ns]
@@ -138,7 +138,7 @@ class AddressLookups:
             self._advance(now, lookup)
         return self._own is not None and now >= self._own.due_ns and self._advance(now, self._own)
 
-    def _lookup(self, now: Nanos, peer: PeerId, mentioned_at: Address | None) -> AddressLookup | None:
+    def _find_or_start(self, now: Nanos, peer: PeerId, mentioned_at: Address | None) -> AddressLookup | None:
         """The lookup of a peer, which may be new; None if there are too many."""
         lookup = self._lookups.get(peer)
         if lookup is not None or len(self._lookups) >= MAX_LOOKUPS:
@@ -163,14 +163,14 @@ class AddressLookups:
     def _advance(self, now: Nanos, lookup: AddressLookup) -> bool:
         """Ask the next candidate, or end. Returns whether the search for the own id has ended."""
         if now >= lookup.ends_ns:
-            return self._end(lookup)
+            return self._fail_lookup(lookup)
         is_claimed = self._claims.is_claimed(lookup.peer)
         address = None if is_claimed and lookup is not self._own else lookup.next_candidate()
         if address is not None:
             self._ask(now, lookup, address)
         elif not lookup.open and not is_claimed:
             if lookup is self._own or not lookup.waiting:
-                return self._end(lookup)
+                return self._fail_lookup(lookup)
             self._restart(lookup)
         lookup.due_ns = min(now + ANSWER_NS, lookup.ends_ns)
         return False
@@ -182,7 +182,7 @@ class AddressLookups:
             lookup.add(lookup.peer, lookup.mentioned_at)  # as the closest of all
         self._add_candidates(lookup)
 
-    def _end(self, lookup: AddressLookup) -> bool:
+    def _fail_lookup(self, lookup: AddressLookup) -> bool:
         if lookup is self._own:
             self._own = None
             return True

@@ -62,11 +62,11 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[AddressMessage] = msgspec.msgpack.Decoder(AddressMessage)
 
 
-encode = _encoder.encode
+encode_address_message = _encoder.encode
 """A message as the body of a datagram of the kind `wire.ADDRESSES`."""
 
 
-def decode(sender: PeerId, body: bytes | memoryview) -> AddressMessage:
+def decode_address_message(sender: PeerId, body: bytes | memoryview) -> AddressMessage:
     """The message in the body of a datagram. Raises `WireError` for an invalid one."""
     try:
         message = _decoder.decode(body)
@@ -84,6 +84,8 @@ def decode(sender: PeerId, body: bytes | memoryview) -> AddressMessage:
 
 
 class AddressQuestion(msgspec.Struct, frozen=True, gc=False):
+    """An unanswered question, with the object that asked it."""
+
     address: Address
     ends_ns: Nanos
     asker: object
@@ -103,9 +105,9 @@ class AddressQuestions:
         number = self._number()
         query = AddressQuery(number, near, _LITTLE_ROOM if near is None else _ROOM, link)
         self._open[number] = AddressQuestion(address, now + QUESTION_NS, asker)
-        self._transmit(address, ANYONE, encode(query))
+        self._transmit(address, ANYONE, encode_address_message(query))
 
-    def take(self, number: int, address: Address) -> object | None:
+    def take_asker(self, number: int, address: Address) -> object | None:
         """Remove the question that this address answers, and return its asker; None if there is no such question."""
         question = self._open.get(number)
         if question is None or question.address != address:

@@ -41,7 +41,7 @@ def parse_urls(text: str) -> tuple[Address, ...]:
 
 def split_urls(text: str) -> tuple[str, ...]:
     """The URL of each peer that a URL names."""
-    return tuple(f"{url_scheme(text)}{show(address)}" for address in parse_urls(text))
+    return tuple(f"{url_scheme(text)}{format_address(address)}" for address in parse_urls(text))
 
 
 def url_scheme(text: str) -> str:
@@ -52,12 +52,12 @@ def url_scheme(text: str) -> str:
     raise ConfigError(f"cannot read {text!r} as a peer: it looks like {SCHEME}127.0.0.1:{DEFAULT_PORT}")
 
 
-def show(address: Address) -> str:
+def format_address(address: Address) -> str:
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def is_numeric(address: Address) -> bool:
+def is_numeric_address(address: Address) -> bool:
     """Whether the address needs no resolution."""
     try:
         ipaddress.ip_address(address[0].partition("%")[0])
@@ -66,19 +66,21 @@ def is_numeric(address: Address) -> bool:
     return True
 
 
-def resolve(address: Address, family: int = socket.AF_UNSPEC) -> Address:
+def resolve_address(address: Address, family: int = socket.AF_UNSPEC) -> Address:
     """The numeric address, as a socket of this family reports it for a datagram."""
-    return resolve_all(address, family)[0]
+    return resolve_addresses(address, family)[0]
 
 
-def resolve_all(address: Address, family: int = socket.AF_UNSPEC) -> list[Address]:
+def resolve_addresses(address: Address, family: int = socket.AF_UNSPEC) -> list[Address]:
     """All numeric addresses that a name has, in the system's order of preference."""
     try:
         entries = socket.getaddrinfo(*address, family=family, type=socket.SOCK_DGRAM)
     except OSError as error:
         if family != socket.AF_UNSPEC and _exists(address):
             kind = "IPv6" if family == socket.AF_INET6 else "IPv4"
-            raise ConfigError(f"cannot reach {show(address)} from a peer that listens on an {kind} address") from None
+            raise ConfigError(
+                f"cannot reach {format_address(address)} from a peer that listens on an {kind} address"
+            ) from None
         raise ConfigError(f"cannot find the host {address[0]!r}: {error.strerror}", code="unreachable") from None
     except UnicodeError:
         raise ConfigError(f"cannot find the host {address[0]!r}: it is no name of a host") from None
@@ -92,25 +94,25 @@ def _exists(address: Address) -> bool:
         return False
 
 
-def check_listen(address: Address, insecure: bool) -> Address:
+def check_listen_address(address: Address, insecure: bool) -> Address:
     """The resolved address to listen on. Raises `ConfigError` if that would not be safe."""
-    host, port = resolve(address)
+    host, port = resolve_address(address)
     if not insecure and not ipaddress.ip_address(host.partition("%")[0]).is_loopback:
         raise ConfigError(
-            f"refusing to listen on {show((host, port))} without keys: anyone who can reach it could speak for a peer "
-            f"or a client. Give keys (wend key), or say insecure = true"
+            f"refusing to listen on {format_address((host, port))} without keys: "
+            f"anyone who can reach it could speak for a peer or a client. Give keys (wend key), or say insecure = true"
         )
     return host, port
 
 
-def bind(address: Address, kind: socket.SocketKind) -> socket.socket:
+def bind_socket(address: Address, kind: socket.SocketKind) -> socket.socket:
     """A bound, non-blocking socket. Raises `ConfigError` if it cannot be made, or the port is in use."""
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
     try:
         bound = socket.socket(family, kind)
     except OSError as error:
         why = TOO_MANY_FILES if error.errno in (errno.EMFILE, errno.ENFILE) else error.strerror
-        raise ConfigError(f"cannot open a socket for {show(address)}: {why}") from None
+        raise ConfigError(f"cannot open a socket for {format_address(address)}: {why}") from None
     try:
         if kind == socket.SOCK_STREAM:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -118,7 +120,9 @@ def bind(address: Address, kind: socket.SocketKind) -> socket.socket:
     except OSError as error:
         bound.close()
         if error.errno == errno.EADDRINUSE:
-            raise ConfigError(f"cannot listen on {show(address)}: the port is in use", code="address-in-use") from None
-        raise ConfigError(f"cannot listen on {show(address)}: {error.strerror}") from None
+            raise ConfigError(
+                f"cannot listen on {format_address(address)}: the port is in use", code="address-in-use"
+            ) from None
+        raise ConfigError(f"cannot listen on {format_address(address)}: {error.strerror}") from None
     bound.setblocking(False)
     return bound

@@ -19,6 +19,8 @@ RECHECK_NS: Nanos = 10 * SECOND
 
 
 class ContactAddress:
+    """An address by which the peer joins, with the state of the search for a peer there."""
+
     def __init__(self, address: Address) -> None:
         self.address = address
         self.due_ns: Nanos = 0
@@ -43,7 +45,7 @@ class Contacts:
         self.has_own_id = False
         """Whether the peer has looked up its own id, and no other peer has it."""
 
-    def begin(self, addresses: tuple[Address, ...]) -> None:
+    def add_addresses(self, addresses: tuple[Address, ...]) -> None:
         self._contacts = [ContactAddress(address) for address in addresses]
         self.has_own_id = self._asks_links and not addresses  # other peers know it already, so it keeps its id
 
@@ -52,7 +54,7 @@ class Contacts:
         self._contacts = [contact for contact in self._contacts if contact.address not in (former, address)]
         self._contacts.append(ContactAddress(address))
 
-    def hurry(self, now: Nanos, peer: PeerId) -> None:
+    def ask_soon(self, now: Nanos, peer: PeerId) -> None:
         """Ask a peer soon if it is a contact, because the link with it has failed."""
         for contact in self._contacts:
             if contact.peer == peer:
@@ -65,7 +67,7 @@ class Contacts:
         self._contacts.clear()
         self._greeting.clear()
 
-    def due_ns(self) -> Iterable[Nanos]:
+    def due_times(self) -> Iterable[Nanos]:
         """When `tick` has something to do."""
         return [contact.due_ns for contact in self._contacts]
 
@@ -74,7 +76,7 @@ class Contacts:
             if now >= contact.due_ns:
                 self._ask(now, contact)
 
-    def is_lost(self, address: Address) -> bool:
+    def is_unanswered(self, address: Address) -> bool:
         """Whether no peer answers at an address to join by."""
         return not any(
             contact.address == address and contact.instance is not None and not self._is_silent(contact)
@@ -104,7 +106,7 @@ class Contacts:
     def __contains__(self, contact: ContactAddress) -> bool:
         return contact in self._contacts
 
-    def remove_own(self, contact: ContactAddress) -> None:
+    def remove_own_address(self, contact: ContactAddress) -> None:
         """Remove a contact whose address is this peer's own."""
         self._contacts.remove(contact)
         if not self._contacts and not self._greeting and not self.has_own_id:
@@ -124,7 +126,7 @@ class Contacts:
         contact.instance = reply.instance
         return True
 
-    def greet(self, peer: PeerId) -> None:
+    def report_contact(self, peer: PeerId) -> None:
         """Report a contact to the protocol, once this peer's own id is confirmed."""
         if self.has_own_id:
             self._user.on_contact(peer)

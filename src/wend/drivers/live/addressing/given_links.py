@@ -58,7 +58,7 @@ class GivenLinks:
     def begin(self, entries: Sequence[NeighbourEntry]) -> None:
         """Start to resolve and contact the neighbours of the peer's file, before the peer starts."""
         for entry in entries:
-            self._reach(entry)
+            self._follow_address(entry)
 
     def add(self, entry: NeighbourEntry) -> None:
         """Make a link while the peer runs, and ask the neighbour for it. Raises `ConfigError` if there is one, or a
@@ -66,13 +66,13 @@ class GivenLinks:
         entry.check()
         self._peer.check_new_link(entry.id)
         self._asked_at[entry.id] = None
-        self._reach(entry)
-        self._link(entry.link())
+        self._follow_address(entry)
+        self._link(entry.make_neighbour())
 
     def remove(self, neighbour: PeerId) -> None:
         """End a link while the peer runs. Raises `ConfigError` if there is none, or a membership makes the links."""
         self._unlink(neighbour)
-        self._names.forget(neighbour)
+        self._names.stop_resolving(neighbour)
         self._entries.pop(neighbour, None)
         self._asked_at.pop(neighbour, None)
 
@@ -92,28 +92,28 @@ class GivenLinks:
         if self._peer.config.membership is not None:
             is_new = entry.id not in self._entries
             if entry != self._entries.get(entry.id):
-                self._reach(entry)
+                self._follow_address(entry)
             if is_new:
                 self._tell(ContactFound(entry.id))
         elif entry.id not in self._peer.links:
             self.add(entry)
         elif entry != self._entries.get(entry.id):
-            self._reach(entry)
+            self._follow_address(entry)
             log.info("peer %d: neighbour %d is at %s", self._me, entry.id, entry.address)
 
     def _remove_missing_from_file(self, neighbour: PeerId) -> None:
         if self._peer.config.membership is not None:
-            self._names.forget(neighbour)
+            self._names.stop_resolving(neighbour)
             self._entries.pop(neighbour, None)  # the membership still knows it
         elif neighbour in self._peer.links:
             self.remove(neighbour)
 
     # ---------------------------------------------------------------- addresses
 
-    def _reach(self, entry: NeighbourEntry) -> None:
+    def _follow_address(self, entry: NeighbourEntry) -> None:
         """Use the address of a neighbour, and each new address if it is given by name."""
         is_silent = partial(self._is_silent, entry.id)
-        self._names.follow(entry.id, parse_address(entry.address), partial(self._use_address, entry), is_silent)
+        self._names.keep_resolving(entry.id, parse_address(entry.address), partial(self._use_address, entry), is_silent)
         self._entries[entry.id] = entry
 
     def _use_address(self, entry: NeighbourEntry, address: Address) -> None:
@@ -126,5 +126,5 @@ class GivenLinks:
             delay_ns, seed = parse_duration(shape.delay), (self._me << 32) + entry.id
             self._pipes.add(entry.id, address, delay_ns=delay_ns, loss=shape.loss, faults=faults, seed=seed)
         if self._joining is not None and entry.id in self._asked_at:
-            self._joining.ask_link(self._asked_at[entry.id], address)
+            self._joining.request_link(self._asked_at[entry.id], address)
             self._asked_at[entry.id] = address

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 
 from wend.drivers.live.addressing.address_book import AddressBook
-from wend.drivers.live.addressing.addresses import Address, show
+from wend.drivers.live.addressing.addresses import Address, format_address
 from wend.drivers.live.addressing.locator import Locator
 from wend.drivers.live.clock import Clock
 from wend.drivers.live.counters import Counters
@@ -112,12 +112,12 @@ class Joining:
             self._locator.move_contact(self._clock(), former, address)
             self._wake()
 
-    def is_lost(self, name: Address) -> bool:
+    def is_unanswered(self, name: Address) -> bool:
         """Whether no peer answers at the address of a name."""
         address = self._named.get(name)
-        return address is None or (address != self._here and self._locator.contacts.is_lost(address))
+        return address is None or (address != self._here and self._locator.contacts.is_unanswered(address))
 
-    def ask_link(self, former: Address | None, address: Address) -> None:
+    def request_link(self, former: Address | None, address: Address) -> None:
         """Ask the peer at an address for a link while this peer runs, instead of the peer at the former address."""
         if self.makes_links and self._timer.is_open and address != self._here:
             self._locator.move_contact(self._clock(), former, address)
@@ -125,16 +125,16 @@ class Joining:
 
     # ---------------------------------------------------------------- called by the peer
 
-    def find(self, waiting: Send, mentioned_by: PeerId | None) -> None:
-        self._locator.find(self._clock(), waiting, mentioned_by)
+    def find_address(self, waiting: Send, mentioned_by: PeerId | None) -> None:
+        self._locator.find_address(self._clock(), waiting, mentioned_by)
         self._wake()
 
-    def doubt(self, peer: PeerId) -> None:
-        self._locator.doubt(self._clock(), peer)
+    def recheck_address(self, peer: PeerId) -> None:
+        self._locator.recheck_address(self._clock(), peer)
         self._wake()
 
     def on_link_down(self, peer: PeerId) -> None:
-        self._locator.contacts.hurry(self._clock(), peer)
+        self._locator.contacts.ask_soon(self._clock(), peer)
         self._wake()
 
     def on_link_removed(self, peer: PeerId) -> None:
@@ -152,7 +152,7 @@ class Joining:
         return is_held
 
     def receive(self, inner: InnerDatagram, address: Address) -> None:
-        """Handle a question about addresses or an answer."""
+        """Handle an address query or an address reply."""
         self._locator.receive(self._clock(), inner, address)
         self._wake()
 
@@ -161,7 +161,7 @@ class Joining:
     def informants(self) -> tuple[PeerId, ...]:
         return self._peer.informants
 
-    def on_found(self, waiting: Send, waited_ns: Nanos) -> None:
+    def on_address_found(self, waiting: Send, waited_ns: Nanos) -> None:
         self._perform([Send(waiting.peer, increase_age(waiting.message, waited_ns))])
 
     def on_contact(self, peer: PeerId) -> None:
@@ -189,7 +189,7 @@ class Joining:
             log.warning(
                 "peer %d: peer %d at %s makes no link with it: its file says admit = false, a membership decides "
                 "there, or the link was removed",
-                self._me, peer, show(address),
+                self._me, peer, format_address(address),
             )  # fmt: skip
 
     def on_same_id(self, address: Address) -> None:
@@ -209,8 +209,8 @@ class Joining:
     def _warn_of_silent_contacts(self) -> None:
         silent = self._locator.contacts.silent_addresses
         if len(silent) == len(self.contacts):
-            at = " or ".join(show(address) for address in silent)
+            at = " or ".join(format_address(address) for address in silent)
             log.warning("peer %d: nobody listens at %s; it keeps trying, and serves its clients", self._me, at)
 
     def _log_same_id(self, address: Address) -> None:
-        log.error("peer %d has the id of the peer at %s", self._me, show(address))
+        log.error("peer %d has the id of the peer at %s", self._me, format_address(address))

@@ -43,7 +43,7 @@ class LearnedAddresses:
         if peer in self:
             self._confirmed_ns[peer] = now
 
-    def may_be_doubted(self, now: Nanos, peer: PeerId) -> bool:
+    def may_recheck(self, now: Nanos, peer: PeerId) -> bool:
         return peer in self and now >= self._confirmed_ns[peer] + DOUBT_NS
 
     def outdated_peers(self) -> list[PeerId]:

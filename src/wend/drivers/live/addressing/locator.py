@@ -66,15 +66,15 @@ class Locator:
         self.instance = number()
         self._learned = LearnedAddresses(book)
         self._questions = AddressQuestions(user.transmit, number)
-        self._claims = AddressClaims(book, self._questions.ask, self._on_decided)
+        self._claims = AddressClaims(book, self._questions.ask, self._on_claim_decided)
         self.contacts = Contacts(me, self._questions, user, asks_links)
-        self._lookups = AddressLookups(here, self._questions, self._claims, self._candidates, counters)
+        self._lookups = AddressLookups(here, self._questions, self._claims, self._find_candidates, counters)
 
     # ---------------------------------------------------------------- called by the driver
 
     def begin(self, now: Nanos, contacts: tuple[Address, ...]) -> None:
         """Start to contact each of these addresses."""
-        self.contacts.begin(contacts)
+        self.contacts.add_addresses(contacts)
         self.tick(now)
 
     def move_contact(self, now: Nanos, former: Address | None, address: Address) -> None:
@@ -88,17 +88,17 @@ class Locator:
         if peer in self._learned:
             self._forget(peer)
 
-    def find(self, now: Nanos, message: Send, mentioned_by: PeerId | None) -> None:
+    def find_address(self, now: Nanos, message: Send, mentioned_by: PeerId | None) -> None:
         """Look up the receiver of a message. The message is sent once the address is known."""
         mentioned_at = None if mentioned_by is None else self._book.reachable.get(mentioned_by)
-        self._lookups.wait(now, message, mentioned_at)
+        self._lookups.hold_message(now, message, mentioned_at)
 
-    def doubt(self, now: Nanos, peer: PeerId) -> None:
+    def recheck_address(self, now: Nanos, peer: PeerId) -> None:
         """Look up the address of a peer again if the peer does not answer: it may have moved."""
         address = self._book.reachable.get(peer)
-        if address is not None and self._learned.may_be_doubted(now, peer):
+        if address is not None and self._learned.may_recheck(now, peer):
             self._learned.confirm(now, peer)
-            self._lookups.doubt(now, peer, address)
+            self._lookups.look_up_again(now, peer, address)
 
     def hold(self, now: Nanos, inner: InnerDatagram, address: Address) -> bool:
         """Keep a datagram of an unknown sender until its claim is decided. Returns False if it must be refused now."""
@@ -113,10 +113,10 @@ class Locator:
         return claim is not None and self._claims.hold(now, claim, inner)
 
     def receive(self, now: Nanos, inner: InnerDatagram, address: Address) -> None:
-        """Handle a question about addresses, or an answer."""
+        """Handle an address query or an address reply."""
         sender, receiver, _ = inner.header
         try:
-            message = address_messages.decode(sender, inner.body)
+            message = address_messages.decode_address_message(sender, inner.body)
         except WireError:
             self._counters.refused["garbage"] += 1
             return
@@ -129,7 +129,7 @@ class Locator:
 
     def next_ns(self) -> Nanos | None:
         """When `tick` is due."""
-        return min([*self.contacts.due_ns(), *self._claims.due_ns(), *self._lookups.due_ns()], default=None)
+        return min([*self.contacts.due_times(), *self._claims.due_times(), *self._lookups.due_times()], default=None)
 
     def tick(self, now: Nanos) -> None:
         """Repeat unanswered questions, and give up searches that have taken too long."""
@@ -148,7 +148,7 @@ class Locator:
         admits = not query.link or self._user.may_link(asker)
         nearest = () if query.near is None else self._learned.nearest_peers(query.near, address)
         while True:
-            body = address_messages.encode(AddressReply(query.number, self.instance, nearest, admits))
+            body = address_messages.encode_address_message(AddressReply(query.number, self.instance, nearest, admits))
             if len(body) <= size or not nearest:
                 break
             nearest = nearest[:-1]
@@ -167,7 +167,7 @@ class Locator:
             claim.link = True
 
     def _on_reply(self, now: Nanos, sender: PeerId, reply: AddressReply, address: Address) -> None:
-        match self._questions.take(reply.number, address):
+        match self._questions.take_asker(reply.number, address):
             case ContactAddress() as contact:
                 self._on_contact_reply(now, contact, sender, reply)
             case AddressClaim() as claim:
@@ -183,7 +183,7 @@ class Locator:
             return
         if sender == self._me:
             if reply.instance == self.instance:
-                self.contacts.remove_own(contact)
+                self.contacts.remove_own_address(contact)
             else:
                 self._on_same_id(contact.address)
             return
@@ -191,21 +191,21 @@ class Locator:
             return
         current = self._book.reachable.get(sender)
         if current is None:
-            self._adopt(now, sender, contact.address, moved=False)
+            self._learn_address(now, sender, contact.address, moved=False)
         elif current != contact.address:
             self._claims.add(now, sender, contact.address)
-        self.contacts.greet(sender)
-        if not self.contacts.has_own_id and self._lookups.look_up_own(now, self._me, reply):
+        self.contacts.report_contact(sender)
+        if not self.contacts.has_own_id and self._lookups.look_up_own_id(now, self._me, reply):
             self.contacts.confirm_own_id()
 
     def _on_same_id(self, address: Address) -> None:
         """Prevent this peer from joining, because another process has its id. A peer that has joined stays."""
         if not self.contacts.has_own_id:
             self.contacts.clear()
-            self._lookups.drop_own()
+            self._lookups.drop_own_lookup()
             self._user.on_same_id(address)
 
-    def _candidates(self, peer: PeerId) -> Iterator[tuple[PeerId, Address]]:
+    def _find_candidates(self, peer: PeerId) -> Iterator[tuple[PeerId, Address]]:
         """Peers that may know the address of another one."""
         for near in self._learned.nearest_peers(peer, self._here):
             if near.peer != peer:
@@ -217,7 +217,7 @@ class Locator:
 
     # ---------------------------------------------------------------- claims
 
-    def _on_decided(self, now: Nanos, claim: AddressClaim) -> None:
+    def _on_claim_decided(self, now: Nanos, claim: AddressClaim) -> None:
         if claim.instance is None:
             self._counters.refused["stranger"] += len(claim.datagrams)
         elif claim.peer == self._me:
@@ -227,19 +227,19 @@ class Locator:
             self._counters.refused["id-of-other-peer"] += max(1, len(claim.datagrams))
             self._learned.confirm(now, claim.peer)
         else:
-            self._adopt(now, claim.peer, claim.address, moved=claim.rival_instance is None)
+            self._learn_address(now, claim.peer, claim.address, moved=claim.rival_instance is None)
             if claim.link:
                 self._user.on_link_asked(claim.peer)
             for inner, since in claim.datagrams:
                 self._user.on_admitted(inner, claim.address, now - since)
 
-    def _adopt(self, now: Nanos, peer: PeerId, address: Address, *, moved: bool) -> None:
+    def _learn_address(self, now: Nanos, peer: PeerId, address: Address, *, moved: bool) -> None:
         self._learned.add(now, peer, address, moved=moved)
         self._user.on_located(peer, address)
         for other in self._learned.outdated_peers():
             self._forget(other)
-        for message, since in self._lookups.take(peer):
-            self._user.on_found(message, now - since)
+        for message, since in self._lookups.end_lookup(peer):
+            self._user.on_address_found(message, now - since)
 
     def _forget(self, peer: PeerId) -> None:
         self._learned.forget(peer)

@@ -37,7 +37,7 @@ class LocatorUser(Protocol):
     def on_forgotten(self, peer: PeerId) -> None:
         """Called after the address of the peer was removed from the book."""
 
-    def on_found(self, waiting: Send, waited_ns: Nanos) -> None:
+    def on_address_found(self, waiting: Send, waited_ns: Nanos) -> None:
         """Called when a message that has waited for an address can be sent."""
 
     def on_admitted(self, inner: InnerDatagram, address: Address, waited_ns: Nanos) -> None:

@@ -33,10 +33,10 @@ class AdmittedClient:
 
     def take_slot(self) -> None:
         """Count as a client of its source. Raises `Refused` if there is no room for it."""
-        self._listener.slots.take(self._source)
+        self._listener.slots.take_slot(self._source)
         self._has_slot = True
 
-    def connect(self, tls: Any) -> None:
+    def verify_tls(self, tls: Any) -> None:
         """Verify the certificate that the client shows by TLS, if any. Raises `Untrusted`."""
         self._by_tls = tls is not None
         self._certificate = tls.getpeercert(True) if self._by_tls else None
@@ -58,7 +58,7 @@ class AdmittedClient:
         if self._certificate is not None:
             self._check_certificate(self._certificate)
         elif self._identity is not None:
-            self._identity = self._admission.check(self._identity)
+            self._identity = self._admission.recheck(self._identity)
         if not self._is_stranger and self._admission.has_changed_rights(self._identity, self.access):
             raise Refused("the rights of this client have changed: it may connect again", code="rights-changed")
 
@@ -74,12 +74,12 @@ class AdmittedClient:
             most = f"{STATUS_PER_SOURCE_S:g} times a second"
             raise Refused(f"clients of one host may ask for the status {most}", code="status-refused")
 
-    def leave(self) -> None:
+    def release_access(self) -> None:
         """Release the client's access, because the connection has ended."""
         self._release_stranger()
         if self._has_slot:
             self._has_slot = False
-            self._listener.slots.release(self._source)
+            self._listener.slots.release_slot(self._source)
         if self.access is not None:
             self.access.close()
 
@@ -95,4 +95,4 @@ class AdmittedClient:
         if self._identity is None or verifier is not self._verified_by:
             self._identity, self._verified_by = self._admission.identify_by_certificate(certificate), verifier
         else:
-            self._admission.check(self._identity)
+            self._admission.recheck(self._identity)

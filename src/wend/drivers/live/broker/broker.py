@@ -74,7 +74,7 @@ class BrokerClient(Protocol):
     """A client of the broker: a connection of a listener."""
 
     @property
-    def stalled(self) -> bool:
+    def is_stalled(self) -> bool:
         """Whether deliveries come faster than the client takes them."""
         ...
 
@@ -105,7 +105,7 @@ class Departure:
             self._broker.unsubscribe(self._client, self._handles.pop())
             if time.monotonic() >= until:
                 return True
-        self._broker.forget(self._client)
+        self._broker.forget_client(self._client)
         return False
 
 
@@ -144,11 +144,11 @@ class Broker:
         self.retained = RetainedExchange(self)
         peer.serve(self)
 
-    def begin(self) -> None:
+    def restore_durable(self) -> None:
         """Take over the durable subscriptions from the peer's store. Call it once the peer runs."""
-        self._next_number = max(self._next_number, self.durable.recall() + 1)
+        self._next_number = max(self._next_number, self.durable.restore() + 1)
         if len(self.peer.peer.retained):
-            self.retained.offer()
+            self.retained.announce()
 
     @property
     def subscriptions(self) -> tuple[str, ...]:
@@ -194,7 +194,7 @@ class Broker:
                 sentence = "a subscription that is not announced is for replies: it has no name and no queue group"
                 raise Refused(sentence, code="invalid-subscription")
         if durable is not None:
-            self._attach(client, handle, LocalSubscription(self._next_number, filter, qos, durable), window)
+            self._attach_durable(client, handle, LocalSubscription(self._next_number, filter, qos, durable), window)
             return
         key = filter if qos == USUAL and announced else (filter, qos, announced)
         number = self._numbers.get(key)
@@ -239,17 +239,17 @@ class Broker:
             self._groups[qos.group] += 1
         return number
 
-    def _attach(self, client: BrokerClient, handle: int, request: LocalSubscription, window: Window) -> None:
+    def _attach_durable(self, client: BrokerClient, handle: int, request: LocalSubscription, window: Window) -> None:
         """Attach a client to a durable subscription, and make or change the subscription if necessary."""
-        number = self.durable.make(request)
+        number = self.durable.make_or_change(request)
         self._next_number = max(self._next_number, number + 1)
-        self._replace(number)
+        self._replace_client(number)
         self._handles.setdefault(client, {})[handle] = number
         self.durable.attach(number, (client, handle), window)
 
-    def _replace(self, number: int) -> None:
+    def _replace_client(self, number: int) -> None:
         """Detach the client of a durable subscription, and notify it."""
-        attached = self.durable.subscriber(number)
+        attached = self.durable.find_subscriber(number)
         if attached is not None:
             client, handle = attached
             self.unsubscribe(client, handle)
@@ -297,11 +297,11 @@ class Broker:
                 left.append(handle)
         self.scheduler.add(Departure(self, client, left))
 
-    def forget(self, client: BrokerClient) -> None:
+    def forget_client(self, client: BrokerClient) -> None:
         """Forget a client without subscriptions."""
         self._handles.pop(client, None)
 
-    def confirm(
+    def confirm_deliveries(
         self, client: BrokerClient, handle: int, positions: tuple[int, ...], ids: tuple[EventId, ...] = ()
     ) -> None:
         """Confirm deliveries of a durable subscription, if the client is still attached to it."""
@@ -315,9 +315,9 @@ class Broker:
         if isinstance(number, int):
             self.peer.tell(StandbyChanged(number, standby_ns))
 
-    def remove(self, name: str) -> None:
+    def remove_durable(self, name: str) -> None:
         """Remove a durable subscription, with the events that wait for it."""
-        self._replace(self.durable.number(name))
+        self._replace_client(self.durable.find_number(name))
         self.durable.remove(name)
 
     # ---------------------------------------------------------------- what the peer hands over (`LocalSubscribers`)
@@ -326,12 +326,12 @@ class Broker:
         """Hand an event to every client whose subscription it reached."""
         number = delivery.subscription.number
         if delivery.position:
-            attached = self.durable.subscriber(number)
+            attached = self.durable.find_subscriber(number)
             if attached is not None:
                 self._hand_to_clients(*attached, delivery)
             return
         if number in self._group_of:
-            self._hand_to_clients(*self._next_member(number), delivery)
+            self._hand_to_clients(*self._choose_member(number), delivery)
             return
         for client, handle in self._find_subscribers(number):
             self._hand_to_clients(client, handle, delivery)
@@ -351,13 +351,13 @@ class Broker:
             return ()
         return (subscribers,) if isinstance(subscribers, tuple) else tuple(subscribers)
 
-    def _next_member(self, number: int) -> Subscriber:
+    def _choose_member(self, number: int) -> Subscriber:
         """Choose the next member of a queue group in turn. Members that read too slowly are skipped, unless all do."""
         members = self._subscribers[number]
         if isinstance(members, tuple):
             return members
         waiting = list(members)
-        chosen = next((member for member in waiting if not member[0].stalled), waiting[0])
+        chosen = next((member for member in waiting if not member[0].is_stalled), waiting[0])
         del members[chosen]
         members[chosen] = None
         return chosen
@@ -365,7 +365,7 @@ class Broker:
     def report_missed(self, missed: Missed) -> None:
         """Notify the clients of a subscription of the events that it misses."""
         number = missed.subscription.number
-        attached = self.durable.subscriber(number)
+        attached = self.durable.find_subscriber(number)
         for client, handle in (*([] if attached is None else [attached]), *self._find_subscribers(number)):
             client.on_missed(handle, missed.counts)
 
@@ -377,11 +377,11 @@ class Broker:
         if access is not None:
             _check_access(publication, access)
             if KEY_HEADER in publication.headers:
-                publication = _with_own_key(publication, access.name)
+                publication = _add_client_to_key(publication, access.name)
         if publication.retain:
             self._check_retained(publication)
-            self.retained.offer()
-        if publication.headers or self.signatures.signs:
+            self.retained.announce()
+        if publication.headers or self.signatures.is_signing:
             publication = self.signatures.sign(self.peer.peer.next_id, publication)
         receipt = self.peer.publish(publication)
         if access is not None and publication.retain:
@@ -397,7 +397,7 @@ class Broker:
             sentence = f"the event is to be retained by its attribute {attribute!r}, which it does not have"
             raise Refused(sentence, code="invalid-event")
 
-    # ---------------------------------------------------------------- what the peer keeps (`Keeper`)
+    # ---------------------------------------------------------------- what the peer keeps (`PeerStorage`)
 
     def retained_event(self, attribute: str, value: Value) -> Event | None:
         """The event that the peer retains for this value of an attribute."""
@@ -420,7 +420,7 @@ def _check_qos(qos: Qos) -> None:
         raise Refused("a reliability must lie above 0 and up to 1", code="invalid-subscription")
 
 
-def _with_own_key(publication: Publication, client: str) -> Publication:
+def _add_client_to_key(publication: Publication, client: str) -> Publication:
     """Keep the keys of clients apart, so that none suppresses the events of another."""
     headers = {**publication.headers, KEY_HEADER: f"{client}/{publication.headers[KEY_HEADER]}"}
     return msgspec.structs.replace(publication, headers=headers)
@@ -434,6 +434,6 @@ def _check_access(publication: Publication, access: "Access") -> None:
     else:
         access.check_reply(attributes.get("topic"), publication.to)
     size = event_bytes(publication)
-    access.spend(size)
+    access.count_publication(size)
     if retain and retain in attributes:
         access.check_retained(retain, attributes[retain], size)

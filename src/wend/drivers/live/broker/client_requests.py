@@ -45,10 +45,10 @@ class ClientRequests:
             case frames.Subscribe():
                 self._subscribe(frame)
             case frames.Unsubscribe(ref, handle):
-                self._output.queue.forget(handle)
+                self._output.queue.forget_subscription(handle)
                 self._broker.unsubscribe(self._client, handle)
                 if self._access is not None:
-                    self._access.end_subscription(handle)
+                    self._access.release_subscription(handle)
                 self._output.answer(frames.Completed(ref))
             case frames.PingFrame(ref):
                 self._output.answer(frames.Completed(ref))
@@ -63,7 +63,7 @@ class ClientRequests:
                 self._unretain(attribute, value)
                 self._output.answer(frames.Completed(ref))
             case frames.RemoveSubscription(ref, name):
-                self._remove(name)
+                self._remove_durable(name)
                 self._output.answer(frames.Completed(ref))
             case frames.SetLink(ref, peer, up):
                 self._check_admin()
@@ -87,10 +87,10 @@ class ClientRequests:
                 self._tasks.add(task)  # the loop itself holds tasks only weakly
                 task.add_done_callback(self._tasks.discard)
 
-    def note(self, frame: frames.Confirm | frames.StandBy) -> None:
-        """Carry out what a client of a durable subscription says and wants no answer to."""
+    def serve_unanswered(self, frame: frames.Confirm | frames.StandBy) -> None:
+        """Carry out a confirmation or a standby request, which the client expects no answer to."""
         if isinstance(frame, frames.Confirm):
-            self._broker.confirm(self._client, frame.handle, frame.positions, frame.ids)
+            self._broker.confirm_deliveries(self._client, frame.handle, frame.positions, frame.ids)
         else:
             self._broker.stand_by(self._client, frame.handle, frame.standby_ns)
 
@@ -129,15 +129,15 @@ class ClientRequests:
 
     def _unretain(self, attribute: str, value: Value) -> None:
         if self._access is not None:
-            self._access.check_replace(attribute, value)
+            self._access.check_replacement(attribute, value)
             self._access.release_retained(attribute, value)
         self._broker.peer.ask(Unretained(attribute, value))
 
-    def _remove(self, name: str) -> None:
+    def _remove_durable(self, name: str) -> None:
         if self._access is not None:
             name = self._access.removable_name(name)
-            self._access.remove_durable(name)
-        self._broker.remove(name)
+            self._access.release_durable(name)
+        self._broker.remove_durable(name)
 
     async def _change_plan(self, frame: frames.PlanRequest) -> None:
         try:

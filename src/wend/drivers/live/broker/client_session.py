@@ -50,7 +50,7 @@ class ClientOutput:
         self, counts: Counter[str], queue_msgs: int, queue_bytes: int, confirm: Callable[[int, tuple[int, ...]], None]
     ) -> None:
         """`confirm`: see `StalledQueue`."""
-        self.stalled = False
+        self.is_stalled = False
         """Whether the client reads more slowly than frames are written."""
         self.batches = False
         """Whether the client accepts several deliveries in one frame."""
@@ -82,7 +82,7 @@ class ClientOutput:
     def deliver(self, handle: int, effect: Deliver) -> None:
         if self._transport is None:
             return
-        if self.stalled:
+        if self.is_stalled:
             self.queue.add_delivery(handle, effect)
         else:
             self._write_later(event_bytes(effect.event))
@@ -90,7 +90,7 @@ class ClientOutput:
 
     def report_missed(self, handle: int, counts: dict[str, int]) -> None:
         """Report that a subscription will not get some events."""
-        if self.queue or self.stalled:
+        if self.queue or self.is_stalled:
             self.queue.add_missed(handle, counts)
         else:
             self.answer(frames.MissedFrame(handle, counts))
@@ -121,12 +121,12 @@ class ClientOutput:
         """Write the frames that wait, as long as the client reads."""
         if self._transport is None:
             return
-        self.stalled = False
+        self.is_stalled = False
         self.flush()
         for encoded in self.queue.drain():
             if encoded:
                 self._transport.write(encoded)
-            if self.stalled or self._transport is None:
+            if self.is_stalled or self._transport is None:
                 return
 
     def _write_later(self, size: int) -> None:
@@ -178,7 +178,7 @@ class ClientSession(asyncio.Protocol):
     def __init__(self, listener: "TcpListener", source: str) -> None:
         self._listener = listener
         self._broker = listener.broker
-        self._splitter = wire.Splitter(STRANGER_FRAME_BYTES)
+        self._splitter = wire.FrameSplitter(STRANGER_FRAME_BYTES)
         self.transport: asyncio.Transport | None = None
         """The connection; None once the session has ended."""
         self._client = AdmittedClient(listener, source)
@@ -195,9 +195,9 @@ class ClientSession(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
 
     @property
-    def stalled(self) -> bool:
+    def is_stalled(self) -> bool:
         """Whether the client reads more slowly than frames are written."""
-        return self._output.stalled
+        return self._output.is_stalled
 
     @property
     def queued_bytes(self) -> int:
@@ -218,16 +218,16 @@ class ClientSession(asyncio.Protocol):
             return
         self._listener.sessions.add(self)
         self._broker.counts["now"] += 1
-        self._call_in(self._listener.greet_s, self._on_greet_timeout)
+        self._set_timer(self._listener.greet_s, self._on_greet_timeout)
         try:
-            self._client.connect(transport.get_extra_info("ssl_object"))
+            self._client.verify_tls(transport.get_extra_info("ssl_object"))
         except Untrusted as error:
             self._reject(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.transport = None
         self._cancel_timer()
-        self._client.leave()
+        self._client.release_access()
         if self in self._listener.sessions:
             self._listener.sessions.discard(self)
             self._broker.counts["now"] -= 1
@@ -243,10 +243,10 @@ class ClientSession(asyncio.Protocol):
         self._cancel_timer()
         self._output.end()
         self._broker.disconnect(self)
-        if self.stalled:
+        if self.is_stalled:
             transport.abort()
         else:
-            self._call_in(self._listener.stall_s, transport.abort)
+            self._set_timer(self._listener.stall_s, transport.abort)
             transport.close()  # by TLS it may be lost before this returns
 
     def _dismiss(self, error: WendError) -> None:
@@ -271,7 +271,7 @@ class ClientSession(asyncio.Protocol):
         self._broker.counts["silent"] += 1
         self._dismiss(WireError(f"a client has to greet within {self._listener.greet_s:g} s", code="not-greeted"))
 
-    def _call_in(self, wait_s: float, do: Callable[..., None], *arguments: int) -> None:
+    def _set_timer(self, wait_s: float, do: Callable[..., None], *arguments: int) -> None:
         self._cancel_timer()
         self._timer = asyncio.get_running_loop().call_later(wait_s, do, *arguments)
 
@@ -311,7 +311,7 @@ class ClientSession(asyncio.Protocol):
 
     def _is_held_up(self) -> bool:
         """Whether it cannot serve requests now: it has ended, its client does not read, or links are congested."""
-        return self.transport is None or self._output.stalled or self._pause.is_active
+        return self.transport is None or self._output.is_stalled or self._pause.is_active
 
     def _must_pause(self) -> bool:
         return self._is_held_up() or time.monotonic() >= self._until
@@ -351,7 +351,7 @@ class ClientSession(asyncio.Protocol):
         elif requests is None:
             raise WireError("a client has to greet first", code="not-greeted")
         elif isinstance(frame, frames.Confirm | frames.StandBy):
-            requests.note(frame)
+            requests.serve_unanswered(frame)
         elif isinstance(frame, frames.Post):
             self._posting = Posting(frame)
         else:
@@ -384,7 +384,7 @@ class ClientSession(asyncio.Protocol):
         self._output.answer(frames.Welcome(peer.id, peer.incarnation))
 
     def _confirm(self, handle: int, positions: tuple[int, ...]) -> None:
-        self._broker.confirm(self, handle, positions)
+        self._broker.confirm_deliveries(self, handle, positions)
 
     # ---------------------------------------------------------------- publications
 
@@ -403,7 +403,7 @@ class ClientSession(asyncio.Protocol):
 
     def on_replaced(self, handle: int) -> None:
         if self._client.access is not None:
-            self._client.access.end_subscription(handle)
+            self._client.access.release_subscription(handle)
         self._output.answer(frames.Replaced(handle))
 
     def deliver(self, handle: int, effect: Deliver) -> None:
@@ -414,9 +414,9 @@ class ClientSession(asyncio.Protocol):
         if access is None or not checks or access.may_receive(effect.event, effect.position > 0):
             self._output.deliver(handle, effect)
         else:
-            self._withhold(handle, effect.position)
+            self._skip_ungranted(handle, effect.position)
 
-    def _withhold(self, handle: int, position: int) -> None:
+    def _skip_ungranted(self, handle: int, position: int) -> None:
         """Skip an event in a backlog that the client may no longer receive."""
         self._broker.counts["withheld"] += 1
         self._output.report_missed(handle, {"not-granted": 1})
@@ -425,16 +425,16 @@ class ClientSession(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         if self.transport is not None:
-            self._output.stalled = True
+            self._output.is_stalled = True
             self._pause_reading()
-            self._call_in(self._listener.stall_s, self._on_stall_timeout, self.transport.get_write_buffer_size())
+            self._set_timer(self._listener.stall_s, self._on_stall_timeout, self.transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         if self.transport is None:
             return
         self._cancel_timer()
         self._output.resume()
-        if not self.stalled:
+        if not self.is_stalled:
             self._schedule()
 
     def _on_stall_timeout(self, unread_before: int) -> None:
@@ -443,7 +443,7 @@ class ClientSession(asyncio.Protocol):
             return
         unread = self.transport.get_write_buffer_size()
         if unread < unread_before:
-            self._call_in(self._listener.stall_s, self._on_stall_timeout, unread)
+            self._set_timer(self._listener.stall_s, self._on_stall_timeout, unread)
         else:
             self._broker.counts["stalled"] += 1
             self.end()

@@ -23,7 +23,7 @@ MAX_WINDOW = 10_000
 
 
 class Window(NamedTuple):
-    """What a client of a durable subscription may get at a time."""
+    """How many events a client of a durable subscription may receive before it confirms some, and from which age."""
 
     events: int
     """The most unconfirmed events."""
@@ -43,13 +43,13 @@ class DurableAttachments:
     def __contains__(self, name: object) -> bool:
         return name in self._numbers
 
-    def recall(self) -> int:
+    def restore(self) -> int:
         """Take over the durable subscriptions from the peer's store. Returns the highest number among them, or 0."""
         backlogs = self._peer.peer.durable
         self._numbers.update((backlog.options.name, number) for number, backlog in backlogs.items())
         return max(backlogs, default=0)
 
-    def make(self, request: LocalSubscription) -> int:
+    def make_or_change(self, request: LocalSubscription) -> int:
         """Make or change a subscription. A new one gets the number of the request. Returns the number of the
         subscription. Raises `FilterError` or `Refused`."""
         assert request.durable is not None
@@ -67,7 +67,7 @@ class DurableAttachments:
         self._numbers[name] = number
         return number
 
-    def subscriber(self, number: int) -> "Subscriber | None":
+    def find_subscriber(self, number: int) -> "Subscriber | None":
         """The client that is attached, with its handle."""
         return self._attached.get(number)
 
@@ -82,7 +82,7 @@ class DurableAttachments:
             del self._attached[number]
             self._peer.tell(Detached(number))
 
-    def number(self, name: str) -> int:
+    def find_number(self, name: str) -> int:
         """The number of a subscription. Raises `Refused` if no subscription has this name."""
         number = self._numbers.get(name)
         if number is None:
@@ -97,9 +97,9 @@ class DurableAttachments:
         """The status of all subscriptions, by name."""
         backlogs = self._peer.peer.durable
         numbers = [number for _, number in sorted(self._numbers.items()) if number in backlogs]
-        return tuple(self._status(backlogs[number]) for number in numbers)
+        return tuple(self._backlog_status(backlogs[number]) for number in numbers)
 
-    def _status(self, backlog: Backlog) -> DurableStatus:
+    def _backlog_status(self, backlog: Backlog) -> DurableStatus:
         missed = {str(reason): count for reason, count in backlog.unreported.items()}
         return DurableStatus(
             backlog.options.name,

@@ -10,6 +10,8 @@ TURN_S = 0.003
 
 
 class Worker(Protocol):
+    """A client, or other source of work, that is served in turns."""
+
     def work(self, until: float) -> bool:
         """Work until this monotonic time, or a little longer. Returns whether work is left."""
         ...

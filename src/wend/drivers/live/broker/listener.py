@@ -10,7 +10,7 @@ import time
 from wend.drivers.live.access.acceptor import Acceptor
 from wend.drivers.live.access.admission import ClientAdmission
 from wend.drivers.live.access.source_limits import STATUS_PER_S, STATUS_PER_SOURCE_S, ClientSlots, StrangerLimits
-from wend.drivers.live.addressing.addresses import SCHEME, TLS_SCHEME, Address, bind, check_listen
+from wend.drivers.live.addressing.addresses import SCHEME, TLS_SCHEME, Address, bind_socket, check_listen_address
 from wend.drivers.live.broker.broker import Broker
 from wend.drivers.live.broker.client_session import ClientSession
 from wend.security.token_buckets import SourceBuckets
@@ -60,7 +60,7 @@ class TcpListener:
     def bind(self, listen: Address, *, insecure: bool = False) -> None:
         """Bind the address, to find out whether it can be used. Nobody can connect before `start`."""
         secure = self.admission.context is not None
-        self._bound = bind(check_listen(listen, insecure or secure), socket.SOCK_STREAM)
+        self._bound = bind_socket(check_listen_address(listen, insecure or secure), socket.SOCK_STREAM)
         self.address = self._bound.getsockname()[:2]
 
     async def start(self, listen: Address = ("127.0.0.1", 0), *, insecure: bool = False) -> None:

@@ -34,7 +34,7 @@ RETAINED = "wend-retained"
 """The header of an answer: a `CarriedEvent`."""
 MAX_ANSWERS = 1_000
 """The most events that a peer sends in answer to one question. They are the newest."""
-LOOK_S = 1.0
+CHECK_S = 1.0
 OPEN_S = 5.0
 """How long a new subscription can get retained events of peers that become known later."""
 _NONE: frozenset[EventId] = frozenset()
@@ -53,7 +53,7 @@ class CarriedEvent(msgspec.Struct, frozen=True, array_like=True):
     """The topic of the event, since the answer has another topic; nil if it has none."""
 
 
-class Question:
+class RetainedQuestion:
     """A new subscription of a client that may still get retained events."""
 
     __slots__ = ("asked", "client", "delivered", "filter", "handle", "until_s")
@@ -76,7 +76,7 @@ class Question:
 class RetainedExchange:
     """Hands retained events to new subscriptions. To the broker it is a client."""
 
-    stalled = False
+    is_stalled = False
 
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
@@ -86,7 +86,7 @@ class RetainedExchange:
         self._looks = False
         """Whether a timer is set to look for peers that retain events."""
         self._next = 1
-        self._questions: dict[int, Question] = {}
+        self._questions: dict[int, RetainedQuestion] = {}
         """The questions of the last seconds, by number."""
         self._numbers: dict[tuple[BrokerClient, int], int] = {}
         self._new: list[int] = []
@@ -97,23 +97,23 @@ class RetainedExchange:
     def on_subscribed(self, client: "BrokerClient", handle: int, filter: str) -> None:
         """Deliver retained events to a new subscription."""
         loop = asyncio.get_running_loop()
-        question = Question(client, handle, filter, loop.time() + OPEN_S)
+        question = RetainedQuestion(client, handle, filter, loop.time() + OPEN_S)
         for event, age_ns in self._broker.peer.retained_events(filter):
-            self._hand(question, event, age_ns)
+            self._deliver_retained(question, event, age_ns)
         number, self._next = self._next, self._next + 1
         self._questions[number] = question
         self._numbers[client, handle] = number
         if not self._new:
-            loop.call_soon(self._ask_new)
+            loop.call_soon(self._ask_for_new_subscriptions)
         self._new.append(number)
         if not self._looks:
             self._looks = True
-            loop.call_later(LOOK_S, self._check_questions)
+            loop.call_later(CHECK_S, self._check_questions)
 
-    def _ask_new(self) -> None:
+    def _ask_for_new_subscriptions(self) -> None:
         """Ask for all new subscriptions together, so that the retaining peers are looked up only once."""
         numbers, self._new = self._new, []
-        peers = self._retaining_peers()
+        peers = self._find_retaining_peers()
         for number in numbers if peers else ():
             if number in self._questions:
                 self._ask(number, self._questions[number], peers)
@@ -130,7 +130,7 @@ class RetainedExchange:
         if number is not None:
             del self._questions[number]
 
-    def _retaining_peers(self) -> list[PeerId]:
+    def _find_retaining_peers(self) -> list[PeerId]:
         peer = self._broker.peer
         return [other for other in peer.interested_peers({"topic": TOPIC}) if other != peer.id]
 
@@ -140,15 +140,15 @@ class RetainedExchange:
         now = loop.time()
         for question in [each for each in self._questions.values() if each.until_s < now]:
             self.on_ended(question.client, question.handle)
-        peers = self._retaining_peers()
+        peers = self._find_retaining_peers()
         for number, question in self._questions.items():
             if len(question.asked) != len(peers) or question.asked != tuple(peers):
                 self._ask(number, question, peers)
         self._looks = bool(self._questions)
         if self._looks:
-            loop.call_later(LOOK_S, self._check_questions)
+            loop.call_later(CHECK_S, self._check_questions)
 
-    def _ask(self, number: int, question: Question, peers: list[PeerId]) -> None:
+    def _ask(self, number: int, question: RetainedQuestion, peers: list[PeerId]) -> None:
         for other in peers:
             if other not in question.asked:
                 question.asked = tuple(sorted((*question.asked, other)))
@@ -156,7 +156,7 @@ class RetainedExchange:
                 headers = {REPLY_TO: f"{self._inbox}/{number}"}
                 self._publish({"topic": ASK}, question.filter.encode(), headers, other)
 
-    def _hand(self, question: Question, event: Event, age_ns: Nanos) -> None:
+    def _deliver_retained(self, question: RetainedQuestion, event: Event, age_ns: Nanos) -> None:
         if event.id not in question.delivered:
             question.record_delivery(event.id)
             event = self._broker.signatures.verify(event, monotonic())
@@ -165,7 +165,7 @@ class RetainedExchange:
 
     # ---------------------------------------------------------------- for other peers
 
-    def offer(self) -> None:
+    def announce(self) -> None:
         """Announce that this peer retains events, and accept questions."""
         if not self._offers:
             self._offers = True
@@ -228,4 +228,4 @@ class RetainedExchange:
         if not parse(question.filter).matches(attributes):
             return  # the subscription did not ask for it, or may not have it
         event = Event(carried.id, attributes, effect.event.payload, headers)
-        self._hand(question, event, carried.age_ns + effect.age_ns)
+        self._deliver_retained(question, event, carried.age_ns + effect.age_ns)

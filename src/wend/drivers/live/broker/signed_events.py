@@ -35,18 +35,18 @@ class SignedEvents:
         self._limit = LogLimit(LINES_PER_MINUTE, MINUTE)
         self._last: tuple[Event, Event] | None = None
         """The event that was verified last, as it came and as clients see it. It may have several subscribers."""
-        self.replace(keys)
+        self.replace_keys(keys)
 
-    def replace(self, keys: "KeyFolder | None") -> None:
-        self._signer, self._verifier = _signer_and_verifier(keys, self._signs)
+    def replace_keys(self, keys: "KeyFolder | None") -> None:
+        self._signer, self._verifier = _make_signer_and_verifier(keys, self._signs)
 
     @property
-    def signs(self) -> bool:
+    def is_signing(self) -> bool:
         return self._signer is not None
 
     def sign(self, id_: EventId, publication: Publication) -> Publication:
-        """The publication with a signature of the event that it becomes under this id. Raises `Refused` if it has
-        headers that only the peer may set."""
+        """Sign the event that a publication becomes under this id. Returns the signed publication. Raises `Refused` if
+        the publication has headers that only the peer may set."""
         headers = publication.headers
         if SIGNATURE_HEADER in headers or SIGNED_BY_HEADER in headers:
             raise Refused(
@@ -82,7 +82,9 @@ class SignedEvents:
         return msgspec.structs.replace(event, headers=shown)
 
 
-def _signer_and_verifier(keys: "KeyFolder | None", signs: bool) -> "tuple[EventSigner | None, EventVerifier | None]":
+def _make_signer_and_verifier(
+    keys: "KeyFolder | None", signs: bool
+) -> "tuple[EventSigner | None, EventVerifier | None]":
     if keys is None:
         return None, None
     from wend.security.event_signatures import EventSigner, EventVerifier

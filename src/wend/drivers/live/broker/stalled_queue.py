@@ -58,7 +58,7 @@ class StalledQueue:
     def add_missed(self, handle: int, counts: dict[str, int]) -> None:
         self._missed.setdefault(handle, Counter()).update(counts)
 
-    def forget(self, handle: int) -> None:
+    def forget_subscription(self, handle: int) -> None:
         """Drop the reports about a subscription that has ended."""
         self._dropped.pop(handle, None)
         self._missed.pop(handle, None)
@@ -68,7 +68,8 @@ class StalledQueue:
         self._items.clear()
 
     def drain(self) -> Iterator[bytes]:
-        """The frames that wait, in order. Frames that the caller does not take stay."""
+        """Yield encoded frames: first reports of dropped and missed events (empty if there are none), then the queue,
+        oldest first. Frames that the caller does not take stay in the queue."""
         dropped, self._dropped = self._dropped, Counter()
         missed, self._missed = self._missed, {}
         reports: list[frames.ToClient] = [frames.Dropped(handle, count) for handle, count in sorted(dropped.items())]

@@ -47,7 +47,7 @@ class PendingAnswers:
         self._connection = connection
         self._deadlines = AnswerDeadlines(self.calls, self._on_overdue)
 
-    async def wait(self, ref: int, expected: type[A]) -> A:
+    async def wait_for_answer(self, ref: int, expected: type[A]) -> A:
         """The answer to a request that was just written. Raises if the peer refuses it, or does not answer."""
         future: asyncio.Future[frames.Answer] = asyncio.get_running_loop().create_future()
         self.calls[ref] = future
@@ -58,13 +58,13 @@ class PendingAnswers:
                     await self._connection.drain()
             answer = await future
         except TimeoutError:
-            raise self._no_answer() from None
+            raise self._make_no_answer_error() from None
         finally:
             self.calls.pop(ref, None)
         if isinstance(answer, frames.RefusedFrame):
             raise make_refusal(answer.code, answer.why)
         if not isinstance(answer, expected):
-            raise unexpected_answer(self._connection.current_url)
+            raise make_unexpected_answer_error(self._connection.current_url)
         return answer
 
     def on_answer(self, frame: frames.Answer) -> None:
@@ -76,13 +76,13 @@ class PendingAnswers:
         elif call is not None:
             call.on_answer(frame)
 
-    async def complete(self) -> None:
+    async def wait_for_all(self) -> None:
         """Wait until all requests so far are answered."""
         calls = [call if isinstance(call, asyncio.Future) else call.complete for call in self.calls.values()]
         if calls:
             await asyncio.wait(calls)
 
-    def fail(self, error: ClientError) -> None:
+    def fail_all(self, error: ClientError) -> None:
         """Fail all requests, because the connection broke."""
         for call in self.calls.values():
             if not isinstance(call, asyncio.Future):
@@ -90,13 +90,13 @@ class PendingAnswers:
             elif not call.done():
                 call.set_exception(error)
 
-    def _no_answer(self) -> ConnectionLost:
-        return no_answer(self._connection.current_url, self.timeout)
+    def _make_no_answer_error(self) -> ConnectionLost:
+        return make_no_answer_error(self._connection.current_url, self.timeout)
 
     def _on_overdue(self, ref: int) -> None:
         call = self.calls.get(ref)
         if isinstance(call, asyncio.Future) and not call.done():
-            call.set_exception(self._no_answer())
+            call.set_exception(self._make_no_answer_error())
 
 
 class AnswerDeadlines:
@@ -144,9 +144,9 @@ class AnswerDeadlines:
             self._arm(self._due[0][0])
 
 
-def no_answer(url: str, timeout: float) -> ConnectionLost:
+def make_no_answer_error(url: str, timeout: float) -> ConnectionLost:
     return ConnectionLost(f"{url} did not answer within {timeout:g} s", code="timeout")
 
 
-def unexpected_answer(url: str) -> ClientError:
+def make_unexpected_answer_error(url: str) -> ClientError:
     return ClientError(f"{url} gave an answer that does not fit the request", code="unexpected-answer")

@@ -8,7 +8,12 @@ import asyncio
 from collections.abc import Iterator
 
 from wend.drivers.live import frames
-from wend.drivers.live.client.answers import BATCH_BYTES, PendingAnswers, no_answer, unexpected_answer
+from wend.drivers.live.client.answers import (
+    BATCH_BYTES,
+    PendingAnswers,
+    make_no_answer_error,
+    make_unexpected_answer_error,
+)
 from wend.drivers.live.client.arrivals import PublishReceipt, make_receipt
 from wend.drivers.live.client.connection import PeerConnection
 from wend.drivers.live.transport import wire
@@ -57,14 +62,16 @@ def _read_result(answer: frames.Answer | ClientError, url: str) -> PublishReceip
             return make_refusal(code, why)
         case ClientError():
             return answer
-    return unexpected_answer(url)
+    return make_unexpected_answer_error(url)
 
 
 async def send_batches(
     connection: PeerConnection, answers: PendingAnswers, requests: list[frames.Publish]
 ) -> list[PublishReceipt | WendError]:
-    """Send publications in batches, each while the peer answers the previous one. After an error the rest is not sent,
-    so that no event overtakes one whose fate is unknown."""
+    """Send publications in batches. The next batch is written while the peer answers the previous one.
+
+    If an answer does not arrive, no further batch is sent, so that no event overtakes one whose fate is unknown. A
+    refused event does not stop the others."""
     batches, calls, timeout = list(_make_batches(requests)), answers.calls, answers.timeout
     unsent = ConnectionLost("the event was not sent, because an earlier event got no answer", code="not-sent")
     before: PublishBatch | None = None
@@ -94,7 +101,7 @@ async def _wait_for_answers(batch: PublishBatch, url: str, timeout: float) -> No
         async with asyncio.timeout(timeout):
             await asyncio.shield(batch.complete)
     except TimeoutError:
-        batch.on_failed(no_answer(url, timeout))
+        batch.on_failed(make_no_answer_error(url, timeout))
 
 
 def _make_batches(requests: list[frames.Publish]) -> Iterator[PublishBatch]:

@@ -29,7 +29,7 @@ from wend.drivers.live.client.event_streams import BufferedSubscription, EventSt
 from wend.drivers.live.client.homes import Homes
 from wend.drivers.live.client.posts import Posts
 from wend.drivers.live.client.repeats import RepeatFilter
-from wend.drivers.live.client.subscribe_options import check_name, subscribe_frame
+from wend.drivers.live.client.subscribe_options import check_name, make_subscribe_frame
 from wend.drivers.live.clock import monotonic
 from wend.drivers.live.status import StatusSnapshot
 from wend.drivers.live.transport import wire
@@ -109,7 +109,7 @@ class Client:
 
     @property
     def ended(self) -> bool:
-        return self._connection.ended
+        return self._connection.has_ended
 
     @property
     def peer(self) -> PeerId:
@@ -250,7 +250,7 @@ class Client:
         """
         if buffer_msgs < 1 or buffer_bytes < 1:
             raise ClientError(f"a buffer of {buffer_msgs} messages and {buffer_bytes} bytes holds nothing")
-        request = subscribe_frame(
+        request = make_subscribe_frame(
             self._number(),
             filter,
             deadline=deadline,
@@ -280,7 +280,7 @@ class Client:
         """Wait until the peer has answered all requests and the application has consumed all events."""
         try:
             async with asyncio.timeout(timeout):
-                await self._answers.complete()
+                await self._answers.wait_for_all()
                 await self._ask(frames.PingFrame(self._number()))
                 await self.streams.wait_until_consumed()
                 for durable in list(self._durable):
@@ -403,7 +403,7 @@ class Client:
             await connection.wait_until_open()
         connection.unwritten.append(data)
         connection.write_soon()
-        return await self._answers.wait(request.ref, expected)
+        return await self._answers.wait_for_answer(request.ref, expected)
 
     # ---------------------------------------------------------------- called by the connection alone
 
@@ -414,7 +414,7 @@ class Client:
             case frames.Delivery():
                 self.streams.deliver((frame,))
             case frames.Dropped() | frames.MissedFrame() | frames.Replaced():
-                self.streams.report(frame)
+                self.streams.on_report(frame)
             case frames.Welcome():
                 pass
             case _:
@@ -428,7 +428,7 @@ class Client:
 
     def _on_connection_lost(self, error: ClientError) -> None:
         self.streams.on_connection_lost()
-        self._answers.fail(error)
+        self._answers.fail_all(error)
 
     def _on_ended(self, error: ClientError) -> None:
         self.streams.end(error)

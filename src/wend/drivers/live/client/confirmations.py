@@ -27,7 +27,7 @@ SendConfirmations = Callable[[tuple[int, ...], tuple[EventId, ...]], bool]
 
 
 class HomeConfirmations:
-    """The confirmations that one home has not got."""
+    """The confirmations that one home has not received."""
 
     def __init__(self, send: SendConfirmations) -> None:
         """`send` takes positions and ids. It returns False if there is no connection."""
@@ -48,11 +48,11 @@ class HomeConfirmations:
             unsent.popleft()
 
     def forget_positions(self) -> None:
-        """Another peer is the home now."""
+        """Forget what the former home called the events: another peer is the home now."""
         self._positions.clear()
 
     def flush(self) -> None:
-        """Send what the home has not got."""
+        """Send the confirmations that the home has not received."""
         while self._positions or self._ids:
             positions = tuple(islice(self._positions, MAX_FRAME))
             ids = tuple(islice(self._ids, MAX_FRAME - len(positions)))
@@ -110,13 +110,13 @@ class Confirmations:
         self.confirm(id_)
         return False
 
-    def on_moved(self, home: HomeConfirmations) -> None:
-        """Another peer is this home now, so the positions mean other events."""
+    def on_home_moved(self, home: HomeConfirmations) -> None:
+        """Forget the positions of a home, because another peer has taken its place."""
         home.forget_positions()
         for positions in self._held.values():
             positions.pop(home, None)
 
-    def hand_over(self, id_: EventId) -> None:
+    def set_current(self, id_: EventId) -> None:
         """Make this event, which is handed to the application, the current one."""
         self._current = id_
 

@@ -35,8 +35,8 @@ def connect(
         if names:
             raise ConfigError(f"{names[0]} is for {TLS_SCHEME}, not for {url}")
         return Client(url, timeout=timeout, patience=patience)
-    from wend.drivers.live.access.tls import client_tls
+    from wend.drivers.live.access.tls import make_client_tls
 
-    read = partial(client_tls, **options)
+    read = partial(make_client_tls, **options)
     read()  # to report a mistake now
     return Client(url, timeout=timeout, patience=patience, tls=read)

@@ -17,7 +17,7 @@ from ssl import SSLError
 from typing import TYPE_CHECKING
 
 from wend.drivers.live import frames
-from wend.drivers.live.addressing.addresses import Address, parse_urls, show, url_scheme
+from wend.drivers.live.addressing.addresses import Address, format_address, parse_urls, url_scheme
 from wend.drivers.live.clock import monotonic
 from wend.drivers.live.transport import wire
 from wend.model.errors import ClientError, ConfigError, ConnectionLost, Refused, WireError, make_refusal
@@ -85,7 +85,7 @@ class PeerConnection:
             self._task = asyncio.create_task(self._run(frames_read), name=f"wend client of {self.url}")
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether it was closed or has given up."""
         return self._error is not None
 
@@ -95,7 +95,7 @@ class PeerConnection:
         return self._url(self._addresses[self._last])
 
     def _url(self, address: Address) -> str:
-        return self.url if len(self._addresses) == 1 else f"{url_scheme(self.url)}{show(address)}"
+        return self.url if len(self._addresses) == 1 else f"{url_scheme(self.url)}{format_address(address)}"
 
     async def wait_until_open(self) -> Nanos:
         """Wait for a connection. Returns for how long. Raises if the client has given up connecting."""
@@ -138,7 +138,7 @@ class PeerConnection:
             with suppress(asyncio.CancelledError):
                 await self._task
             self._task = None
-        self._finish(ClientError("the client is closed", code="closed"))
+        self._give_up(ClientError("the client is closed", code="closed"))
 
     async def _connect(self) -> AsyncIterator[frames.ToClient]:
         """Connect to the first peer that can be reached, starting with the last one. All attempts share the timeout."""
@@ -207,7 +207,7 @@ class PeerConnection:
         # The name is required, although nobody checks it.
         reader, writer = await asyncio.open_connection(*address, ssl=tls.context, server_hostname=address[0])
         try:
-            identity = tls.check(writer.get_extra_info("ssl_object").getpeercert(True))
+            identity = tls.verify_peer(writer.get_extra_info("ssl_object").getpeercert(True))
         except Untrusted as error:
             writer.close()
             raise Refused(f"{self._url(address)} is not trusted: {error}", code=error.code) from None
@@ -222,9 +222,9 @@ class PeerConnection:
         if self._tls is None or not isinstance(error, SSLError):
             why = getattr(error, "strerror", None) or "it does not answer"
             return ConnectionLost(f"cannot reach a peer at {url}: {why}", code="unreachable")
-        from wend.drivers.live.access.tls import failure_reason
+        from wend.drivers.live.access.tls import explain_failure
 
-        return Refused(f"{url}: {failure_reason(error)}", code="untrusted")
+        return Refused(f"{url}: {explain_failure(error)}", code="untrusted")
 
     async def _run(self, frames_read: AsyncIterator[frames.ToClient]) -> None:
         try:
@@ -236,7 +236,7 @@ class PeerConnection:
                 frames_read = await self._reconnect()
                 self.reconnects += 1
         except ClientError as error:
-            self._finish(error)
+            self._give_up(error)
         finally:
             self._on_broken(ClientError("the client is closed", code="closed"))
 
@@ -267,7 +267,7 @@ class PeerConnection:
         self.unwritten.clear()
         self._lost(error)
 
-    def _finish(self, error: ClientError) -> None:
+    def _give_up(self, error: ClientError) -> None:
         """Give up connecting, and fail all waiting callers."""
         self._error = self._error or error
         self._on_broken(error)
@@ -278,7 +278,7 @@ class PeerConnection:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> AsyncIterator[frames.ToClient]:
         """The frames of the peer. Raises `TimeoutError` if it stays silent when asked."""
-        splitter = wire.Splitter()
+        splitter = wire.FrameSplitter()
         asked = False
         while True:
             try:

@@ -48,8 +48,8 @@ class HomeAttachment:
 
     @property
     def missed(self) -> Counter[str]:
-        """What the home reports. Only the reports of the first home count, because all homes miss the same events."""
-        return self._subscription.missed_at(self)
+        """The missed events that the home reports. All homes miss the same events, so only the first home's count."""
+        return self._subscription.missed_by(self)
 
     async def attach(self, streams: EventStreams) -> None:
         """Attach at this home. Raises `ClientError` if it fails."""
@@ -62,7 +62,7 @@ class HomeAttachment:
     async def detach(self) -> None:
         self.is_attached = False
         if self._streams is not None:
-            await self._streams.forget(self)
+            await self._streams.unsubscribe(self)
 
     def stand_by(self, standby_ns: int) -> None:
         """Get events from this age on; 0: at once."""
@@ -76,7 +76,7 @@ class HomeAttachment:
     # ---------------------------------------------------------------- called by `EventStreams` (`OpenSubscription`)
 
     def request(self, ref: int) -> frames.Subscribe:
-        self.standby_ns = self._subscription.standby_at(self)
+        self.standby_ns = self._subscription.standby_age_ns(self)
         how = {"handle": self.handle, "shared": self._subscription.is_shared, "standby_ns": self.standby_ns}
         return msgspec.structs.replace(self._request, ref=ref, **how)
 
@@ -85,7 +85,7 @@ class HomeAttachment:
 
     def on_subscribed(self, peer: PeerId) -> None:
         if self.peer not in (-1, peer):
-            self._subscription.confirmations.on_moved(self.confirmations)
+            self._subscription.confirmations.on_home_moved(self.confirmations)
         self.peer = peer
         self.is_attached = True
         self.error = None
@@ -168,7 +168,7 @@ class DurableSubscription:
             await self._changed.wait()
 
     async def _keep_attached(self, attachment: HomeAttachment) -> None:
-        """Attach at a home, again and again: it may be away, refuse now what it takes later, or end."""
+        """Attach at a home, and attach again whenever that ends. Retries if the home is unreachable or refuses."""
         pause = FIRST_PAUSE_S
         while True:
             try:
@@ -202,11 +202,11 @@ class DurableSubscription:
 
     # ---------------------------------------------------------------- called by attachments
 
-    def standby_at(self, attachment: HomeAttachment) -> int:
+    def standby_age_ns(self, attachment: HomeAttachment) -> int:
         """The age from which a home that is about to be attached sends events."""
         return STANDBY_NS if self._first.is_attached and self._first is not attachment else 0
 
-    def missed_at(self, attachment: HomeAttachment) -> Counter[str]:
+    def missed_by(self, attachment: HomeAttachment) -> Counter[str]:
         return self._missed if attachment is self._first else Counter()
 
     def deliver(self, attachment: HomeAttachment, delivery: frames.Delivery) -> None:
@@ -215,11 +215,11 @@ class DurableSubscription:
         if self.confirmations.accept(attachment.confirmations, delivery.event, delivery.position):
             self.buffer.add(delivery)
             if attachment is not self._first and attachment.is_attached:
-                self._put_first(attachment)
+                self._make_first(attachment)
 
     def on_attached(self, attachment: HomeAttachment) -> None:
         if not self._first.is_attached:
-            self._put_first(attachment)
+            self._make_first(attachment)
         self._changed.set()
 
     def on_detached(self, attachment: HomeAttachment) -> None:
@@ -227,15 +227,16 @@ class DurableSubscription:
         if attachment is self._first:
             other = next((each for each in self._attachments if each.is_attached), None)
             if other is not None:
-                self._put_first(other)
+                self._make_first(other)
 
-    def _put_first(self, attachment: HomeAttachment) -> None:
+    def _make_first(self, attachment: HomeAttachment) -> None:
         self._first = attachment
         for each in self._attachments:
             each.stand_by(0 if each is attachment else STANDBY_NS)
 
     def on_ended_at(self, attachment: HomeAttachment, error: WendError | None) -> None:
-        """Handle the end at one home. If another client took over, or there is no other home, it is the end."""
+        """Handle the end of an attachment. Ends the subscription if another client took over, or if this was the last
+        home."""
         self.on_detached(attachment)
         is_taken_over = error is not None and error.code == "taken-over"
         if not self.is_shared or (is_taken_over and not self._has_home_at(attachment.peer, attachment)):

@@ -89,7 +89,7 @@ class EventStream:
             return make_arrival(await self._subscription.buffer.take(), self)
         self._confirmations.confirm_current()
         delivery = await self._subscription.buffer.take()
-        self._confirmations.hand_over(delivery.event.id)
+        self._confirmations.set_current(delivery.event.id)
         return _durable_arrival(delivery, self)
 
     async def reply(

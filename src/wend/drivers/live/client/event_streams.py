@@ -100,11 +100,11 @@ class EventStreams:
             self._open.pop(stream.handle, None)
             if self._connection.writer is not None and not isinstance(error, FilterError | Refused):
                 # The caller no longer waits for the answer, and the peer may accept.
-                self._write(frames.Unsubscribe(self.number(), stream.handle))
+                self._write_frame(frames.Unsubscribe(self.number(), stream.handle))
             raise
 
-    async def forget(self, stream: OpenSubscription) -> None:
-        """End its subscription at the peer."""
+    async def unsubscribe(self, stream: OpenSubscription) -> None:
+        """End a subscription at the peer."""
         if self._open.pop(stream.handle, None) is not None and self._connection.writer is not None:
             with suppress(ClientError):
                 await self._call(frames.Unsubscribe(self.number(), stream.handle))
@@ -117,15 +117,15 @@ class EventStreams:
         """Confirm deliveries of a durable subscription. Returns False if there is no connection."""
         if self._connection.writer is None:
             return False
-        self._write(frames.Confirm(handle, positions, ids))
+        self._write_frame(frames.Confirm(handle, positions, ids))
         return True
 
     def stand_by(self, handle: int, standby_ns: Nanos) -> None:
         """Ask for the events of a durable subscription from this age on."""
         if self._connection.writer is not None:
-            self._write(frames.StandBy(handle, standby_ns))
+            self._write_frame(frames.StandBy(handle, standby_ns))
 
-    def _write(self, frame: frames.ToPeer) -> None:
+    def _write_frame(self, frame: frames.ToPeer) -> None:
         self._connection.unwritten.append(wire.encode_frame(frame))
         self._connection.write_soon()
 
@@ -141,7 +141,7 @@ class EventStreams:
             if (stream := self._open.get(delivery.handle)) is not None:
                 stream.deliver(delivery)
 
-    def report(self, frame: frames.Dropped | frames.MissedFrame | frames.Replaced) -> None:
+    def on_report(self, frame: frames.Dropped | frames.MissedFrame | frames.Replaced) -> None:
         """Handle a report of the peer about a subscription."""
         stream = self._open.get(frame.handle)
         if stream is None:
@@ -171,7 +171,7 @@ class EventStreams:
         for stream in self._open.values():
             request = stream.request(self.number())
             self._restoring[request.ref] = stream
-            self._write(request)
+            self._write_frame(request)
 
     def on_connection_lost(self) -> None:
         """Forget the subscriptions that are being restored: the connection broke, so their answers will not arrive."""
@@ -222,7 +222,7 @@ class DeliveryBuffer:
                 raise self._error
             if self.ended:
                 raise StopAsyncIteration
-            await self._change()
+            await self._wake_waiters()
         delivery, size = self._items.popleft()
         self.bytes -= size
         self._changed.set()
@@ -230,9 +230,9 @@ class DeliveryBuffer:
 
     async def wait_until_consumed(self) -> None:
         while self._items:
-            await self._change()
+            await self._wake_waiters()
 
-    async def _change(self) -> None:
+    async def _wake_waiters(self) -> None:
         self._changed.clear()
         await self._changed.wait()
 
@@ -268,7 +268,7 @@ class BufferedSubscription:
         await self._streams.open(self)
 
     async def close(self) -> None:
-        await self._streams.forget(self)
+        await self._streams.unsubscribe(self)
 
     # ---------------------------------------------------------------- called by `EventStreams` (`OpenSubscription`)
 
@@ -286,7 +286,7 @@ class BufferedSubscription:
             self.dropped += 1
 
     def _is_new(self, event: Event, repeats: RepeatFilter) -> bool:
-        verdict = repeats.judge(event)
+        verdict = repeats.classify(event)
         if verdict == "overtaken":
             self.missed["skipped"] += 1
         return verdict == "new"
@@ -295,7 +295,7 @@ class BufferedSubscription:
         self.peer = peer
 
     def on_connection_lost(self) -> None:
-        """The buffer keeps what it has."""
+        """Do nothing: the application can still read the events in the buffer."""
 
     def end(self, error: WendError | None) -> None:
         self.buffer.end(error)

@@ -19,7 +19,7 @@ class ClientHome(Protocol):
     """One of the peers that a client's URL names."""
 
     async def connected_client(self) -> "Client":
-        """The client of this peer, connected if it was not. Raises `ClientError` if the peer cannot be reached."""
+        """Return a connected client of this peer. Raises `ClientError` if the peer cannot be reached."""
         ...
 
     async def close(self) -> None:
@@ -37,7 +37,7 @@ class OnlyHome:
         return self._client
 
     async def close(self) -> None:
-        """The client closes its connection itself."""
+        """Do nothing: the client closes its connection itself."""
 
 
 class RemoteHome:

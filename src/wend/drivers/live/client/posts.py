@@ -8,7 +8,7 @@ counted, and the next `Client.flush` raises the first cause.
 import asyncio
 
 from wend.drivers.live import frames
-from wend.drivers.live.client.answers import PendingAnswers, no_answer, unexpected_answer
+from wend.drivers.live.client.answers import PendingAnswers, make_no_answer_error, make_unexpected_answer_error
 from wend.drivers.live.client.connection import PeerConnection
 from wend.drivers.live.clock import monotonic
 from wend.drivers.live.transport import wire
@@ -40,7 +40,7 @@ class PostBatch:
         elif isinstance(frame, frames.RefusedFrame):
             self._posts.count_failed(self._count, make_refusal(frame.code, frame.why))
         else:
-            self._posts.count_failed(self._count, unexpected_answer(self._posts.url))
+            self._posts.count_failed(self._count, make_unexpected_answer_error(self._posts.url))
         self._end()
 
     def on_failed(self, error: ClientError) -> None:
@@ -79,7 +79,7 @@ class Posts:
         if self._connection.writer is None:
             await self._connection.wait_until_open()
         while self._unanswered >= WINDOW_MSGS or self._unanswered_bytes >= WINDOW_BYTES:
-            await self._change()
+            await self._wake_waiters()
         if event.ttl_ns is not None:
             encoded = _encode(event.after_waiting(monotonic() - began))
         size = len(encoded)
@@ -101,9 +101,9 @@ class Posts:
         try:
             async with asyncio.timeout(timeout):
                 while self._unanswered:
-                    await self._change()
+                    await self._wake_waiters()
         except TimeoutError:
-            raise no_answer(self.url, timeout) from None
+            raise make_no_answer_error(self.url, timeout) from None
         accepted, failures, failure = self.accepted, self._failures, self._failure
         self.accepted, self._failures, self._failure = 0, 0, None
         if failure is not None:
@@ -136,7 +136,7 @@ class Posts:
             self._connection.unwritten.append(wire.encode_post(ref, events))
             self._connection.write_soon()
 
-    async def _change(self) -> None:
+    async def _wake_waiters(self) -> None:
         self._changed.clear()
         await self._changed.wait()
 

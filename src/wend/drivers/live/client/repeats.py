@@ -65,8 +65,8 @@ class RepeatFilter:
         self._ids = RecentIds()
         self._sequences = PublisherSequences() if is_ordered else None
 
-    def judge(self, event: Event) -> Verdict:
-        """Whether an event is new, came before, or came after a later one of its publisher although it should not."""
+    def classify(self, event: Event) -> Verdict:
+        """Tell whether an event is new, a repeat, or out of order: older than another one of its publisher."""
         id_ = event.origin or event.id
         is_new = self._ids.add(id_)
         key = event.headers.get(KEY_HEADER)

@@ -86,7 +86,7 @@ class Inbox:
         self._peer = peer
 
     def on_connection_lost(self) -> None:
-        """Replies may still come over the next connection, if it is to the same peer."""
+        """Keep waiting: replies may come over the next connection if it is to the same peer."""
 
     def end(self, error: WendError | None) -> None:
         self.ended = True

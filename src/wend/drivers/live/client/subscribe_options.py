@@ -14,7 +14,7 @@ MAX_BOUND = 2**40
 _DEFAULTS = DurableOptions("")
 
 
-def subscribe_frame(
+def make_subscribe_frame(
     handle: int,
     filter: str,
     *,
@@ -30,11 +30,11 @@ def subscribe_frame(
     max_age: float | None,
     window: int,
 ) -> frames.Subscribe:
-    """The request for a subscription with these options. Raises `ClientError` for invalid ones."""
+    """Make the request for a subscription with these options. Raises `ClientError` for invalid options."""
     if not isinstance(filter, str):
         raise ClientError(f"a filter is a text, got {filter!r}")
     deadline_ns, factor = _parse_deadline(deadline)
-    share = _number("reliability", reliability)
+    share = _check_number("reliability", reliability)
     if share is not None and not 0 < share <= 1:
         raise ClientError(f"a reliability must lie above 0 and up to 1, got {share}")
     if order not in (None, PUBLISHER):
@@ -45,7 +45,7 @@ def subscribe_frame(
     if isinstance(window, bool) or not isinstance(window, int) or window < 1:
         raise ClientError(f"a window is a number of events, at least 1, got {window!r}")
     ordered = order is not None
-    shared = _group(group, durable is not None, ordered)
+    shared = _check_group(group, durable is not None, ordered)
     return frames.Subscribe(
         0,
         handle,
@@ -70,7 +70,7 @@ def _parse_deadline(deadline: float | str | None) -> tuple[Nanos | None, float |
                 return None, float(deadline[:-1])
         sentence = "a deadline is a number of seconds, or a multiple of the shortest delay such as '3x'"
         raise ClientError(f"{sentence}, got {deadline!r}")
-    soon = _number("deadline", deadline)
+    soon = _check_number("deadline", deadline)
     if soon is None:
         return None, None
     if not 0 < soon < float("inf"):
@@ -78,7 +78,7 @@ def _parse_deadline(deadline: float | str | None) -> tuple[Nanos | None, float |
     return max(1, seconds(soon)), None
 
 
-def _group(group: Any, durable: bool, ordered: bool) -> str:
+def _check_group(group: Any, durable: bool, ordered: bool) -> str:
     if group is None:
         return ""
     _check_text("the name of a queue group", group)
@@ -100,7 +100,7 @@ def _durable_options(
     for bound in ("max_events", "max_bytes"):
         if (value := bounds[bound]) is not None and (isinstance(value, bool) or not isinstance(value, int)):
             raise ClientError(f"{bound} is a whole number above 0, got {value!r}")
-    age = _number("max_age", max_age)
+    age = _check_number("max_age", max_age)
     if age is not None and not 0 < age <= FOREVER / SECOND:
         raise ClientError(f"max_age must be above 0 seconds, got {age}")
     options = DurableOptions(
@@ -135,7 +135,7 @@ def _check_text(what: str, text: Any) -> None:
         raise ClientError(f"{what} has 1 to {MAX_NAME_CHARS} printable characters")
 
 
-def _number(name: str, value: Any) -> float | None:
+def _check_number(name: str, value: Any) -> float | None:
     value = as_scalar(value)
     if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
         unit = "" if name == "reliability" else ", in seconds"

@@ -17,7 +17,7 @@ import msgspec
 
 from wend.drivers.arrivals import ORACLE
 from wend.drivers.live.clock import Clock, SteadyClock
-from wend.drivers.live.comparison.meter import Flight, Meter, OracleMeter
+from wend.drivers.live.comparison.meter import Meter, OracleMeter, TrackedPublication
 from wend.drivers.live.comparison.overlay import Incident, LiveOverlay
 from wend.drivers.workload import Topic
 from wend.drivers.world import World
@@ -75,7 +75,7 @@ class Comparison:
         self._ended = asyncio.Event()
 
     @property
-    def rows(self) -> dict[str, Meter | OracleMeter]:
+    def meters(self) -> dict[str, Meter | OracleMeter]:
         return {**{overlay.strategy: overlay.meter for overlay in self.overlays}, ORACLE: self.oracle}
 
     def elapsed_ns(self) -> Nanos:
@@ -136,25 +136,25 @@ class Comparison:
         """The results so far, over all publications that had time to arrive."""
         self._settle(True)
         publishing = max(1, self.elapsed_ns() - self.world.begin_ns)
-        return {name: row.summary(publishing) for name, row in self.rows.items()}
+        return {name: row.summary(publishing) for name, row in self.meters.items()}
 
-    def describe(self) -> None:
+    def write_description(self) -> None:
         """Write beside the telemetry of peers what was injected and measured."""
         for overlay in self.overlays:
             if overlay.telemetry is not None:
-                overlay.telemetry.describe(
+                overlay.telemetry.write_run_file(
                     overlay.world, self.origin_ns, overlay.strategy, self.summaries()[overlay.strategy]
                 )
 
     def _settle(self, only_old: bool) -> None:
         before = self.clock() - (GRACE_NS if only_old else 0)
-        for row in self.rows.values():
+        for row in self.meters.values():
             row.settle(before)
 
     async def _start_all(self) -> None:
         """Start one peer after the other: hundreds that flood at once would overload the loop that they share."""
         for overlay in self.overlays:
-            overlay.link(lambda: self.origin_ns)
+            overlay.link_peers(lambda: self.origin_ns)
         every = round(self.world.begin_ns * START_SHARE / (self.world.overlay.peers * len(self.overlays)))
         for peer in range(self.world.overlay.peers):
             for overlay in self.overlays:
@@ -186,7 +186,7 @@ class Comparison:
             if self.killed in topic.subscribers:
                 living = tuple(peer for peer in topic.subscribers if peer != self.killed)
                 topic = msgspec.structs.replace(topic, subscribers=living)
-            self.oracle.on_published(Flight(self.clock(), topic), self.elapsed_ns())
+            self.oracle.on_published(TrackedPublication(self.clock(), topic), self.elapsed_ns())
             for overlay in self.overlays:
                 overlay.publish(topic, self._payload)
 
@@ -200,7 +200,7 @@ class Comparison:
                     return
 
     def _are_complete(self) -> bool:
-        return all(row.is_complete() for row in self.rows.values())
+        return all(row.is_complete() for row in self.meters.values())
 
     async def _sleep_until(self, moment_ns: Nanos) -> None:
         """Sleep until a moment of the run, or until `stop`. The clock may be slower than the time of sleep."""

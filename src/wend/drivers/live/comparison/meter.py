@@ -9,7 +9,7 @@ import random
 from array import array
 from collections import Counter, deque
 
-from wend.drivers.arrivals import best_deliveries
+from wend.drivers.arrivals import find_best_deliveries
 from wend.drivers.live.counters import Counters
 from wend.drivers.summaries import DeliveryCounts, make_summary
 from wend.drivers.workload import Topic
@@ -22,7 +22,7 @@ SAMPLE = 50_000
 """Percentiles are computed from so many deliveries, drawn evenly from all. They are exact until there are more."""
 
 
-class Flight:
+class TrackedPublication:
     """One publication, its packets and its deliveries so far."""
 
     __slots__ = ("arrived", "packets", "time_ns", "topic", "unicast")
@@ -35,7 +35,7 @@ class Flight:
         self.arrived: dict[PeerId, Nanos] = {}
 
 
-class Totals:
+class SettledTotals:
     """The metrics of all settled publications."""
 
     def __init__(self, world: World) -> None:
@@ -55,7 +55,7 @@ class Totals:
     def sample_size(self) -> int:
         return len(self._sample)
 
-    def add(self, flight: Flight) -> None:
+    def add(self, flight: TrackedPublication) -> None:
         topic = flight.topic
         self.publications += 1
         self.expected += len(topic.subscribers)
@@ -98,8 +98,8 @@ class Meter(Counters):
 
     def __init__(self, world: World) -> None:
         super().__init__()
-        self.totals = Totals(world)
-        self._flights: dict[EventId, Flight] = {}
+        self.totals = SettledTotals(world)
+        self._flights: dict[EventId, TrackedPublication] = {}
         """The publications that are not in the totals yet, in their order."""
 
     def begin(self) -> None:
@@ -107,7 +107,7 @@ class Meter(Counters):
         self.control.clear()
         self.notices.clear()
 
-    def on_published(self, id_: EventId, flight: Flight) -> None:
+    def on_published(self, id_: EventId, flight: TrackedPublication) -> None:
         self._flights[id_] = flight
 
     def count_data(self, id_: EventId, destinations: int) -> None:
@@ -144,10 +144,10 @@ class OracleMeter:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.totals = Totals(world)
-        self._waiting: deque[tuple[Flight, Nanos]] = deque()
+        self.totals = SettledTotals(world)
+        self._waiting: deque[tuple[TrackedPublication, Nanos]] = deque()
 
-    def on_published(self, flight: Flight, since_start_ns: Nanos) -> None:
+    def on_published(self, flight: TrackedPublication, since_start_ns: Nanos) -> None:
         self._waiting.append((flight, since_start_ns))
 
     def is_complete(self) -> bool:
@@ -158,7 +158,7 @@ class OracleMeter:
         while self._waiting and self._waiting[0][0].time_ns < before_ns:
             flight, now = self._waiting.popleft()
             topic = flight.topic
-            flight.arrived, flight.packets, flight.unicast = best_deliveries(
+            flight.arrived, flight.packets, flight.unicast = find_best_deliveries(
                 self.world, topic.publisher, now, topic.subscribers
             )
             self.totals.add(flight)

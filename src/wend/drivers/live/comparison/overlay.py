@@ -9,7 +9,7 @@ import msgspec
 
 from wend.drivers.live.addressing.addresses import Address
 from wend.drivers.live.clock import Clock
-from wend.drivers.live.comparison.meter import Flight, Meter
+from wend.drivers.live.comparison.meter import Meter, TrackedPublication
 from wend.drivers.live.counters import Counters
 from wend.drivers.live.observer import Observer
 from wend.drivers.live.peer import LivePeer
@@ -66,7 +66,7 @@ class LiveOverlay:
         self.meter = Meter(world)
         self._scope = secrets.token_hex(8)  # other overlays on this machine may have groups with the same names
         self._incidents = incidents
-        self.flight: Flight
+        self.flight: TrackedPublication
         """The newest publication."""
         self._dead: set[PeerId] = set()
         self._origin_ns: Callable[[], Nanos] = lambda: 0
@@ -74,18 +74,18 @@ class LiveOverlay:
         self._ring = membership if membership is not None and joins_by_contacts(membership) else None
         self._root = root
         self.telemetry = telemetry
-        self.peers = [self._make(peer) for peer in range(world.overlay.peers)]
+        self.peers = [self._make_peer(peer) for peer in range(world.overlay.peers)]
 
     @property
     def is_sealed(self) -> bool:
         """Whether its peers have keys."""
         return self._root is not None
 
-    def _make(self, peer: PeerId) -> LivePeer:
-        config: PeerConfig = live_config(self.world, peer, self.strategy)
+    def _make_peer(self, peer: PeerId) -> LivePeer:
+        config: PeerConfig = make_live_config(self.world, peer, self.strategy)
         counters: Counters = self.meter
         if self.telemetry is not None:
-            config, counters = self.telemetry.recorded_member(config, self.meter)
+            config, counters = self.telemetry.prepare_member(config, self.meter)
         live = LivePeer(
             config,
             counters=counters,
@@ -97,10 +97,10 @@ class LiveOverlay:
         live.observe(MeterObserver(self, peer, self._clock, self._incidents))
         return live
 
-    def link(self, origin_ns: Callable[[], Nanos]) -> None:
+    def link_peers(self, origin_ns: Callable[[], Nanos]) -> None:
         self._origin_ns = origin_ns
         if self.telemetry is not None:
-            self.telemetry.open(self.peers)
+            self.telemetry.observe(self.peers)
         for index, link in enumerate(self.world.overlay.links):
             for direction, (here, there) in enumerate(((link.a, link.b), (link.b, link.a))):
                 self.peers[here].add_peer(
@@ -109,7 +109,7 @@ class LiveOverlay:
                     delay_ns=link.delay_ns,
                     loss=link.loss,
                     seed=(self.world.scenario.seed << 32) + 2 * index + direction,
-                    is_up=_schedule(self.world, index, origin_ns),
+                    is_up=_link_schedule(self.world, index, origin_ns),
                 )
 
     def is_ready(self) -> bool:
@@ -123,7 +123,7 @@ class LiveOverlay:
         return len(trees) == 1 and (None, None, None) not in trees
 
     def start(self, peer: PeerId) -> None:
-        started = self.world.start_input(peer)
+        started = self.world.make_start_input(peer)
         if self._ring is not None and peer == 0:
             started = msgspec.structs.replace(started, neighbours=())  # it begins the ring that the others join
         self.peers[peer].start(started)
@@ -149,7 +149,7 @@ class LiveOverlay:
         return coordinators
 
     def publish(self, topic: Topic, payload: bytes) -> None:
-        self.flight = Flight(self._clock(), topic)
+        self.flight = TrackedPublication(self._clock(), topic)
         self.peers[topic.publisher].publish(Publication({"topic": topic.name}, payload))
 
     def close(self) -> None:
@@ -181,7 +181,7 @@ class MeterObserver(Observer):
             self._incidents.append(incident)
 
 
-def live_config(world: World, peer: PeerId, strategy: str) -> PeerConfig:
+def make_live_config(world: World, peer: PeerId, strategy: str) -> PeerConfig:
     """The configuration of a peer of the world on real sockets: no ACK is free, and timers allow for jitter."""
     config = world.peer_config(peer, strategy=strategy)
     margin_ns = max(MARGIN_NS, config.of(LinkSettings).margin_ns)
@@ -196,12 +196,13 @@ class WorldPaths:
         self._elapsed_ns = elapsed_ns
 
     async def find(self, here: PeerId, there: PeerId, address: Address) -> Path | None:
-        return self._world.path(here, there, self._elapsed_ns())
+        path = self._world.find_path(here, there, self._elapsed_ns())
+        return None if path is None else self._world.complete_path(here, there, path)
 
     def close(self) -> None:
         pass
 
 
-def _schedule(world: World, index: int, origin_ns: Callable[[], Nanos]) -> Callable[[Nanos], bool]:
+def _link_schedule(world: World, index: int, origin_ns: Callable[[], Nanos]) -> Callable[[Nanos], bool]:
     up = world.faults.is_up
     return lambda now: up(index, now - origin_ns())

@@ -49,11 +49,11 @@ class OverlayTelemetry:
                 f"cannot write telemetry to {folder}: {error.strerror or error}", code="unwritable"
             ) from None
 
-    def recorded_member(self, config: PeerConfig, overlay: Counters) -> tuple[PeerConfig, Counters]:
+    def prepare_member(self, config: PeerConfig, overlay: Counters) -> tuple[PeerConfig, Counters]:
         """The configuration and the counters of a peer that is recorded."""
         return config.with_(incarnation=self.incarnation), MemberCounters(overlay)
 
-    def open(self, peers: "list[LivePeer]") -> None:
+    def observe(self, peers: "list[LivePeer]") -> None:
         """Observe the peers. Call it when the clock runs."""
         self.offset_ns = time.time_ns() - self._clock()
         for peer in peers:
@@ -70,7 +70,7 @@ class OverlayTelemetry:
         self._recorders[peer].begin()
 
     def crash(self, peer: PeerId) -> None:
-        """A peer has crashed, and its unwritten rows are lost."""
+        """Stop recording a peer that has crashed. Its unwritten rows are lost."""
         self._recorders.pop(peer).stop()
 
     def close(self) -> None:
@@ -80,7 +80,7 @@ class OverlayTelemetry:
         for recorder in self._recorders.values():
             recorder.writer.join()
 
-    def describe(self, world: "World", origin_ns: Nanos, strategy: str, summary: Any) -> None:
+    def write_run_file(self, world: "World", origin_ns: Nanos, strategy: str, summary: Any) -> None:
         """Write `run.json`."""
         start_ns = origin_ns + self.offset_ns
         links = world.overlay.links

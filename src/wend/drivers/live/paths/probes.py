@@ -17,7 +17,7 @@ import threading
 import time
 
 from wend.drivers.live.addressing.addresses import Address
-from wend.drivers.live.paths.traceroute import Kind, TracerouteResult, TracerouteSession, TracerouteSettings
+from wend.drivers.live.paths.traceroute import AnswerKind, TracerouteResult, TracerouteSession, TracerouteSettings
 from wend.model.units import MS
 
 HAS_ERROR_QUEUE = sys.platform == "linux"
@@ -64,7 +64,7 @@ class Prober:
             probing.bind((self._local, 0))
             probing.setsockopt(*(_IP_RECVERR if family == socket.AF_INET else _IPV6_RECVERR), 1)
             here = self._source_address(family, target)
-            return _Probing(probing, here, target, self._settings).run(stopped)
+            return _ProbeRun(probing, here, target, self._settings).run(stopped)
 
     def _source_address(self, family: int, target: Address) -> str:
         """The source address of packets to `target`. Connecting a UDP socket looks up the route and sends nothing."""
@@ -74,7 +74,7 @@ class Prober:
             return str(asking.getsockname()[0])
 
 
-class _Probing:
+class _ProbeRun:
     """One traceroute on one socket."""
 
     def __init__(self, probing: socket.socket, here: str, target: Address, settings: TracerouteSettings) -> None:
@@ -127,7 +127,7 @@ class _Probing:
             return False
         except OSError:
             return True  # the error of an earlier probe
-        if sender[:2] == self._target and (number := self._number(data, ANSWER_MAGIC)) is not None:
+        if sender[:2] == self._target and (number := self._probe_number(data, ANSWER_MAGIC)) is not None:
             self._trace.on_answer(number, "target", sender[0])
         return True
 
@@ -145,10 +145,10 @@ class _Probing:
         _, origin, kind, _, _, _ = _ERROR.unpack_from(content)
         router = _read_address(content[_ERROR.size :])
         # A truncated quote does not show the probe; a complete one must be of this traceroute.
-        number = self._number(data, PROBE_MAGIC) if len(data) >= PROBE.size else None
+        number = self._probe_number(data, PROBE_MAGIC) if len(data) >= PROBE.size else None
         if router is None or (number is None and len(data) >= PROBE.size):
             return
-        answer: Kind
+        answer: AnswerKind
         if (origin, kind) in _TIME_EXCEEDED:
             answer = "router"
         elif (origin, kind) in _UNREACHABLE:
@@ -157,7 +157,7 @@ class _Probing:
             return
         self._trace.on_answer(number, answer, router)
 
-    def _number(self, data: bytes, magic: bytes) -> int | None:
+    def _probe_number(self, data: bytes, magic: bytes) -> int | None:
         if len(data) != PROBE.size:
             return None
         head, nonce, number = PROBE.unpack(data)

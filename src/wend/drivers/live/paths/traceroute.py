@@ -16,7 +16,7 @@ import msgspec
 
 from wend.model.units import MS, SECOND, Nanos
 
-Kind = Literal["router", "target", "unreachable", "nowhere"]
+AnswerKind = Literal["router", "target", "unreachable", "nowhere"]
 """The sender of an answer: a router where the TTL expired, the target, a router without a route to it, or this host,
 which has no route either."""
 
@@ -122,7 +122,7 @@ class TracerouteSession:
 
     # ---------------------------------------------------------------- answers
 
-    def on_answer(self, number: int | None, kind: Kind, router: str) -> bool:
+    def on_answer(self, number: int | None, kind: AnswerKind, router: str) -> bool:
         """Take an answer; `number` is None if it does not show its probe. Returns False for an impossible answer."""
         if number is None:
             if len(self._waiting) != 1:

@@ -32,7 +32,7 @@ _WORSE = 10
 """How many times sooner the source measures an incomplete path again."""
 _LOGGED = 5
 
-Tracing = Callable[[Address, threading.Event], TracerouteResult]
+TraceFunction = Callable[[Address, threading.Event], TracerouteResult]
 
 
 class TraceroutePaths:
@@ -40,7 +40,7 @@ class TraceroutePaths:
 
     def __init__(
         self,
-        trace: Tracing,
+        trace: TraceFunction,
         age_ns: Nanos,
         counts: Counter[str],
         *,

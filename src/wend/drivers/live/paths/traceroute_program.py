@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import threading
 
-from wend.drivers.live.addressing.addresses import Address, is_numeric
+from wend.drivers.live.addressing.addresses import Address, is_numeric_address
 from wend.drivers.live.paths.traceroute import TracerouteResult, TracerouteSettings
 from wend.model.units import SECOND
 
@@ -52,7 +52,7 @@ def parse_output(output: str, target: str) -> TracerouteResult:
         fields = rest.split()
         answers += fields.count("ms")
         sent += fields.count("ms") + fields.count("*")
-        router = next((field for field in fields if is_numeric((field, 0))), None)
+        router = next((field for field in fields if is_numeric_address((field, 0))), None)
         if router == target:
             return TracerouteResult(tuple(hops), True, sent, answers)
         hops.append(router)

@@ -66,7 +66,7 @@ class VersionedPlan(msgspec.Struct, frozen=True):
         return None if self.plan is None else int(self.plan.id)
 
 
-NOTHING = VersionedPlan(0, None)
+NO_PLAN = VersionedPlan(0, None)
 
 
 class FollowedPlan:
@@ -87,8 +87,8 @@ class FollowedPlan:
         self._counters = counters
         self._folder = None if folder is None else Path(folder)
         self._file = None if store is None else Path(f"{store}.plan")
-        self._current = NOTHING
-        self._former = NOTHING
+        self._current = NO_PLAN
+        self._former = NO_PLAN
         self._folder_id: int | None = None
         """The plan that was last read from the folder."""
         self._prepared: VersionedPlan | None = None
@@ -100,7 +100,7 @@ class FollowedPlan:
 
     async def read(self) -> None:
         """Read the first plan, before the peer starts. Raises `ConfigError` if it cannot be read."""
-        folder = NOTHING if self._folder is None else VersionedPlan(0, await self._read_folder())
+        folder = NO_PLAN if self._folder is None else VersionedPlan(0, await self._read_folder())
         self._folder_id = folder.id
         self._current = folder
         stored = await asyncio.to_thread(self._read_file)
@@ -118,7 +118,7 @@ class FollowedPlan:
             if self._current.part is None:
                 raise
             log.warning("peer %d does not follow the plan that was pushed: %s", self._me, error)
-            self._current = NOTHING
+            self._current = NO_PLAN
             return
         self._follow(self._current.plan)
 
@@ -128,7 +128,7 @@ class FollowedPlan:
             raise Refused("this peer's configuration names no plan", code="no-plan")
         async with self._turn:
             plan = VersionedPlan(0, await self._read_folder())
-            await self._change(plan, NOTHING)
+            await self._switch_plan(plan, NO_PLAN)
             self._folder_id = plan.id
             return int(plan.plan.id)
 
@@ -179,7 +179,7 @@ class FollowedPlan:
             if pending is None or (pending.id, pending.version) != (plan, version):
                 sentence = f"version {version} of plan {plan:08x} was not checked here, or too long ago"
                 raise Refused(sentence, code="plan-not-prepared")
-            await self._change(pending, self._current)
+            await self._switch_plan(pending, self._current)
 
     async def revert(self, plan: int, version: int) -> None:
         """Forget a plan that is only prepared, or go back to the one before it. Any other plan stays."""
@@ -187,7 +187,7 @@ class FollowedPlan:
             if self._prepared is not None and (self._prepared.id, self._prepared.version) == (plan, version):
                 self._prepared = None
             if (self._current.id, self._current.version) == (plan, version):
-                await self._change(self._former, NOTHING)
+                await self._switch_plan(self._former, NO_PLAN)
 
     def status(self) -> PlanStatus | None:
         pending = self._unexpired_plan()
@@ -200,8 +200,8 @@ class FollowedPlan:
             self._prepared = None
         return self._prepared
 
-    async def _change(self, to: VersionedPlan, former: VersionedPlan) -> None:
-        """Follow another plan, and return once a restart would find it. If that fails, nothing changes."""
+    async def _switch_plan(self, to: VersionedPlan, former: VersionedPlan) -> None:
+        """Follow another plan, and return once it is stored. If it cannot be stored, nothing changes."""
         self._follow(to.plan)
         try:
             await self._store(to, former)
@@ -232,12 +232,12 @@ class FollowedPlan:
     # ---------------------------------------------------------------- the file of a pushed plan
 
     async def _store(self, current: VersionedPlan, former: VersionedPlan) -> None:
-        """Write what a restart must find. Raises `ConfigError`."""
+        """Write the current and the former plan to the file that a restart reads. Raises `ConfigError`."""
         if self._file is not None:
-            await asyncio.to_thread(self._write, self._file, current, former, self._folder_id)
+            await asyncio.to_thread(self._write_file, self._file, current, former, self._folder_id)
 
     @staticmethod
-    def _write(path: Path, current: VersionedPlan, former: VersionedPlan, folder: int | None) -> None:
+    def _write_file(path: Path, current: VersionedPlan, former: VersionedPlan, folder: int | None) -> None:
         if current.part is None:
             try:
                 path.unlink(missing_ok=True)

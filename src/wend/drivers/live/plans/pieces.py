@@ -19,7 +19,7 @@ class PlanPieces:
             case frames.LoadPlan(ref):
                 return frames.Following(ref, await followed.load())
             case frames.PreparePlan(ref, version, data, last):
-                self._gather(data)
+                self._add_piece(data)
                 if last:
                     whole, self._gathered = bytes(self._gathered), bytearray()
                     await followed.prepare(version, whole)
@@ -31,7 +31,7 @@ class PlanPieces:
                 await followed.revert(plan, version)
                 return frames.Completed(ref)
 
-    def _gather(self, data: bytes) -> None:
+    def _add_piece(self, data: bytes) -> None:
         if len(self._gathered) + len(data) > MAX_PACKED_BYTES:
             self._gathered.clear()
             raise Refused(f"a part of a plan may have {MAX_PACKED_BYTES} bytes", code="too-large")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # a plan is arrays, which clients need not have
     from wend.model.plan import Plan
 
 POLL_S = 1.0
-FEWEST = 50
+MIN_EVENTS = 50
 """With fewer events, nobody can judge a plan."""
 EARLY = 200
 """With so many events, the watch may end early."""
@@ -45,7 +45,7 @@ class PushSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OnTimeCount(msgspec.Struct, frozen=True):
-    """What became of the events of a period, at all peers together."""
+    """The numbers of events published, delivered, late and dropped in a period, summed over all peers."""
 
     published: int = 0
     delivered: int = 0
@@ -75,7 +75,7 @@ class PushedPeer(msgspec.Struct, frozen=True):
 
 
 class PushReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a push has done."""
+    """The result of a push."""
 
     plan: int
     version: int
@@ -113,7 +113,7 @@ async def _connect_all(
         stack.push_async_callback(each.close)
     for failure in await asyncio.gather(*(each.__aenter__() for each in opened), return_exceptions=True):
         if isinstance(failure, BaseException):
-            raise _add_unchanged(failure)
+            raise _note_unchanged(failure)
     clients: dict[PeerId, Client] = {}
     for each in opened:
         if each.peer in clients:
@@ -157,7 +157,7 @@ class _Push:
         report = PushReport(
             plan=self._plan.id, version=self._version, peers=peers, before=before, after=after, kept=True, why=unclear
         )
-        why = None if before is None or after is None else find_fault(before, after, self._settings.tolerance)
+        why = None if before is None or after is None else explain_decline(before, after, self._settings.tolerance)
         if why is None:
             return report
         self._report(f"rolling back: {why}")
@@ -169,7 +169,7 @@ class _Push:
         statuses: dict[PeerId, StatusSnapshot] = {}
         for peer, answer in (await self._ask_statuses()).items():
             if isinstance(answer, WendError):
-                raise _add_unchanged(answer, _peer_name(self._plan, peer))
+                raise _note_unchanged(answer, _peer_name(self._plan, peer))
             statuses[peer] = answer
         return statuses
 
@@ -200,7 +200,7 @@ class _Push:
 
         for peer, failure in (await self._ask_each_peer(check)).items():
             if failure is not None:
-                raise _add_unchanged(failure, _peer_name(self._plan, peer))
+                raise _note_unchanged(failure, _peer_name(self._plan, peer))
 
     async def _commit(self) -> None:
         async def commit(_: PeerId, client: Client) -> None:
@@ -240,10 +240,10 @@ class _Push:
     async def _measure_on_time(self, begin: Mapping[PeerId, StatusSnapshot]) -> OnTimeCount:
         self._report(f"counting deliveries for {self._settings.before_s:g} s")
         await asyncio.sleep(self._settings.before_s)
-        return count_between(begin, await self._ask_statuses())
+        return count_events_between(begin, await self._ask_statuses())
 
     async def _judge_deliveries(self, before: OnTimeCount | None) -> tuple[OnTimeCount | None, str]:
-        """What the new plan delivers, and why that does not suffice to judge it, if so."""
+        """Count the deliveries under the new plan. Also returns why they are too few to judge, or an empty text."""
         if before is None:
             return None, ""
         loop = asyncio.get_running_loop()
@@ -252,12 +252,12 @@ class _Push:
         self._report(f"all follow it; watching deliveries for {self._settings.watch_s:g} s")
         while True:
             await asyncio.sleep(min(POLL_S, max(0.0, until - loop.time())))
-            after = count_between(begin, await self._ask_statuses())
+            after = count_events_between(begin, await self._ask_statuses())
             if loop.time() >= until:
                 break
-            if after.judged_count >= EARLY and find_fault(before, after, self._settings.tolerance) is not None:
+            if after.judged_count >= EARLY and explain_decline(before, after, self._settings.tolerance) is not None:
                 break
-        if after.judged_count < FEWEST or before.judged_count < FEWEST:
+        if after.judged_count < MIN_EVENTS or before.judged_count < MIN_EVENTS:
             return after, f"too few events to judge the plan: {before.judged_count} before, {after.judged_count} after"
         return after, ""
 
@@ -268,30 +268,30 @@ class _Push:
         return await self._ask_each_peer(status)
 
 
-def count_between(begin: Mapping[PeerId, object], end: Mapping[PeerId, object]) -> OnTimeCount:
-    """What the peers that answered both times counted meanwhile. One that restarted counts from 0."""
+def count_events_between(begin: Mapping[PeerId, object], end: Mapping[PeerId, object]) -> OnTimeCount:
+    """Count the events between two statuses of each peer that answered both times. A restarted peer counts from 0."""
     total = [0, 0, 0, 0]
     for peer, last in end.items():
         first = begin.get(peer)
         if not isinstance(first, StatusSnapshot) or not isinstance(last, StatusSnapshot):
             continue
-        former = _counts(first) if first.incarnation == last.incarnation else (0, 0, 0, 0)
-        for place, (now, then) in enumerate(zip(_counts(last), former, strict=True)):
+        former = _delivery_counts(first) if first.incarnation == last.incarnation else (0, 0, 0, 0)
+        for place, (now, then) in enumerate(zip(_delivery_counts(last), former, strict=True)):
             total[place] += now - then
     return OnTimeCount(*total)
 
 
-def _counts(status: StatusSnapshot) -> tuple[int, int, int, int]:
+def _delivery_counts(status: StatusSnapshot) -> tuple[int, int, int, int]:
     return status.published, status.delivered, status.late, sum(status.drops.values())
 
 
-def find_fault(before: OnTimeCount, after: OnTimeCount, tolerance: float) -> str | None:
-    """Why a plan is worse than the one before; None: it is not, or nobody can tell."""
-    if before.share is None or before.judged_count < FEWEST:
+def explain_decline(before: OnTimeCount, after: OnTimeCount, tolerance: float) -> str | None:
+    """Explain why a plan delivers less on time than the previous one. None if it does not, or if events are too few."""
+    if before.share is None or before.judged_count < MIN_EVENTS:
         return None
-    if after.published >= FEWEST and not after.delivered:
+    if after.published >= MIN_EVENTS and not after.delivered:
         return f"nothing arrived of {after.published} events that were published"
-    if after.share is None or after.judged_count < FEWEST:
+    if after.share is None or after.judged_count < MIN_EVENTS:
         return None
     fall = round(100 * (before.share - after.share), 6)
     if fall <= tolerance:
@@ -307,7 +307,7 @@ def _peer_name(plan: "Plan", peer: PeerId) -> str:
     return f"peer {peer}" if name == str(peer) else f"peer {peer} ({name})"
 
 
-def _add_unchanged(failure: BaseException, who: str = "") -> BaseException:
+def _note_unchanged(failure: BaseException, who: str = "") -> BaseException:
     if isinstance(failure, ClientError):
         kind = TryAgain if isinstance(failure, ConnectionLost) else Refused
         return kind(f"nothing was changed: {who}{': ' if who else ''}{failure}")

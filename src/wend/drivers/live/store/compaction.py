@@ -42,8 +42,8 @@ class CompactedCopy:
         self._beside.unlink(missing_ok=True)
         self._file: BinaryIO = self._beside.open("ab", buffering=0)
 
-    def step(self, size: int) -> bool:
-        """Copy a little more. Returns whether all of the store's first `size` bytes are in the copy and on the disk."""
+    def copy_step(self, size: int) -> bool:
+        """Copy some bytes. Returns whether all of the store's first `size` bytes are in the copy and on the disk."""
         if self._copy_frames():
             return False
         self._copy_tail(size)

@@ -91,7 +91,7 @@ class Framing:
         length = len(body)
         return _FRAME.pack(self.marker, length, crc32(body, self._seed ^ length)) + body
 
-    def body_at(self, content: FileBytes, at: int) -> bytes | None:
+    def read_body(self, content: FileBytes, at: int) -> bytes | None:
         """The body of the frame at a position; None if there is no complete frame."""
         head = content[at : at + _FRAME.size]
         if len(head) < _FRAME.size or not head.startswith(self.marker):
@@ -102,18 +102,18 @@ class Framing:
         body = content[at + _FRAME.size : at + _FRAME.size + length]
         return None if len(body) < length or crc32(body, self._seed ^ length) != check else body
 
-    def size(self, body: bytes) -> int:
+    def frame_size(self, body: bytes) -> int:
         return _FRAME.size + len(body)
 
-    def next_at(self, content: FileBytes, at: int) -> int:
+    def find_next_frame(self, content: FileBytes, at: int) -> int:
         """Where the next frame may begin; negative if there is none."""
         return content.find(self.marker, at)
 
 
-class Framing2:
+class Version2Framing:
     """How records were framed in version 2. The field with which every record begins serves as a marker."""
 
-    def body_at(self, content: FileBytes, at: int) -> bytes | None:
+    def read_body(self, content: FileBytes, at: int) -> bytes | None:
         head = content[at : at + _FRAME_2.size]
         if len(head) < _FRAME_2.size:
             return None
@@ -123,10 +123,10 @@ class Framing2:
         body = content[at + len(head) : at + len(head) + length]
         return None if len(body) < length or crc32(body) != check else body
 
-    def size(self, body: bytes) -> int:
+    def frame_size(self, body: bytes) -> int:
         return _FRAME_2.size + len(body)
 
-    def next_at(self, content: FileBytes, at: int) -> int:
+    def find_next_frame(self, content: FileBytes, at: int) -> int:
         tag_at = content.find(_TAG, at + _FRAME_2.size + 1)
         return tag_at if tag_at < 0 else tag_at - 1 - _FRAME_2.size
 
@@ -154,25 +154,25 @@ class StoreReader:
 
     def read_records(self, content: FileBytes) -> Iterator[tuple[StoredRecord, bytes]]:
         """The records in the bytes of a file that is not empty."""
-        begin, framing = self._recognise(content)
+        begin, framing = self._recognise_framing(content)
         at, read_to = begin, begin
         while 0 <= at < len(content):
-            stored = _record_at(content, at, framing)
+            stored = _read_record(content, at, framing)
             if stored is None:
-                at = framing.next_at(content, at + 1)
+                at = framing.find_next_frame(content, at + 1)
                 continue
             if at > read_to:
                 self.damaged.append(DamagedBytes(read_to, at - read_to))
             record, body = stored
             self.count += 1
             yield record, body
-            at = read_to = at + framing.size(body)
+            at = read_to = at + framing.frame_size(body)
         if read_to < len(content):
             self.damaged.append(DamagedBytes(read_to, len(content) - read_to))
 
-    def _recognise(self, content: FileBytes) -> tuple[int, Framing | Framing2]:
+    def _recognise_framing(self, content: FileBytes) -> tuple[int, Framing | Version2Framing]:
         """Where the frames begin, and their framing."""
-        marker, check = _header_fields(content, len(_LINE))
+        marker, check = _read_header(content, len(_LINE))
         begin = len(_LINE) + MARKER_BYTES + _CHECK.size
         if marker and crc32(_LINE + marker) == check:
             if content[: len(_LINE)] != _LINE:
@@ -181,12 +181,12 @@ class StoreReader:
         line = _ANY_LINE.match(content[:32])
         version = int(line[1]) if line is not None else 0
         if line is not None and version > VERSION:
-            marker, check = _header_fields(content, line.end())
+            marker, check = _read_header(content, line.end())
             if marker and crc32(line[0] + marker) == check:
                 raise self._version_error(version)
         if version == 2:
-            return len(_LINE_2), Framing2()
-        framing = _framing_by_frames(content)
+            return len(_LINE_2), Version2Framing()
+        framing = _guess_framing(content)
         if framing is not None:
             return 0, framing
         if line is None:
@@ -207,8 +207,8 @@ class StoreReader:
         )
 
 
-def _record_at(content: FileBytes, at: int, framing: Framing | Framing2) -> tuple[StoredRecord, bytes] | None:
-    body = framing.body_at(content, at)
+def _read_record(content: FileBytes, at: int, framing: Framing | Version2Framing) -> tuple[StoredRecord, bytes] | None:
+    body = framing.read_body(content, at)
     if body is None:
         return None
     try:
@@ -217,7 +217,7 @@ def _record_at(content: FileBytes, at: int, framing: Framing | Framing2) -> tupl
         return None
 
 
-def _header_fields(content: FileBytes, after: int) -> tuple[bytes, int]:
+def _read_header(content: FileBytes, after: int) -> tuple[bytes, int]:
     """The marker and the checksum after the first line; an empty marker if the file is too short."""
     fields = content[after : after + MARKER_BYTES + _CHECK.size]
     if len(fields) < MARKER_BYTES + _CHECK.size:
@@ -225,16 +225,16 @@ def _header_fields(content: FileBytes, after: int) -> tuple[bytes, int]:
     return fields[:MARKER_BYTES], _CHECK.unpack_from(fields, MARKER_BYTES)[0]
 
 
-def _framing_by_frames(content: FileBytes) -> Framing | Framing2 | None:
+def _guess_framing(content: FileBytes) -> Framing | Version2Framing | None:
     """The framing of the first frame that can be read, for a file whose beginning is damaged."""
     at = content.find(_TAG, 0)
     while at >= 0:
         start = at - 1 - _FRAME_2.size
         if start >= MARKER_BYTES:
             framing = Framing(content[start - MARKER_BYTES : start])
-            if _record_at(content, start - MARKER_BYTES, framing) is not None:
+            if _read_record(content, start - MARKER_BYTES, framing) is not None:
                 return framing
-        if start >= 0 and _record_at(content, start, Framing2()) is not None:
-            return Framing2()
+        if start >= 0 and _read_record(content, start, Version2Framing()) is not None:
+            return Version2Framing()
         at = content.find(_TAG, at + 1)
     return None

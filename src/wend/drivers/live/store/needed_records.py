@@ -47,7 +47,7 @@ class NeededRecords:
         self._backlogs = NeededBacklogs()
 
     def add(self, record: Record, body: bytes) -> None:
-        """Add a record, which is `body` when it is encoded."""
+        """Add a record and its encoded form, `body`."""
         if type(record) is PendingRecord:
             self._pending[record.event.id] = record
         elif type(record) is ReleasedRecord:
@@ -102,21 +102,21 @@ class NeededBacklogs:
                     self._owed[entry] = event.id
             case ConfirmedRecord(number, positions, missed):
                 for position in positions:
-                    self._forget((number, position))
+                    self._forget_entry((number, position))
                 if missed is not None:
                     self._missed.setdefault(number, Counter())[missed] += len(positions)
             case MissedRecord(number, counts):
                 self._missed[number] = Counter(counts)
             case SkippedRecord():
-                self._skip(record)
+                self._add_skipped(record)
             case GapRecord():
                 self._add_gap(record)
             case DurableRecord(number):
                 self._subscriptions[number] = record
             case RemovedRecord(number):
-                self._remove(number)
+                self._remove_subscription(number)
 
-    def _skip(self, record: SkippedRecord) -> None:
+    def _add_skipped(self, record: SkippedRecord) -> None:
         stream, sequence = record.id[:2], record.id.sequence
         self._skipped.pop((*stream, record.is_patient), None)
         _add_bounded(self._skipped, (*stream, record.is_patient), record)
@@ -133,15 +133,15 @@ class NeededBacklogs:
         whole = record if before is None else replace(record, previous=before.previous)
         _add_bounded(self._gaps, (record.id, record.number), whole)
 
-    def _remove(self, number: int) -> None:
+    def _remove_subscription(self, number: int) -> None:
         self._subscriptions.pop(number, None)
         self._missed.pop(number, None)
         for entry in [entry for entry in self._owed if entry[0] == number]:
-            self._forget(entry)
+            self._forget_entry(entry)
         for key in [key for key in self._gaps if key[1] == number]:
             del self._gaps[key]
 
-    def _forget(self, entry: tuple[int, int]) -> None:
+    def _forget_entry(self, entry: tuple[int, int]) -> None:
         id_ = self._owed.pop(entry, None)
         if id_ is not None and not any(other in self._owed for other in self._queued[id_].entries):
             del self._queued[id_]
@@ -153,7 +153,7 @@ class NeededBacklogs:
 
     def shift_times(self, by_ns: Nanos, now: Nanos) -> None:
         for entry in [entry for entry in self._owed if entry[0] not in self._subscriptions]:
-            self._forget(entry)  # the record of the subscription was damaged
+            self._forget_entry(entry)  # the record of the subscription was damaged
         _shift(self._queued, by_ns, now)
 
     def _drop_confirmed(self, record: QueuedRecord) -> QueuedRecord:
@@ -163,7 +163,7 @@ class NeededBacklogs:
 
 
 def _add_bounded(records: dict[K, R], key: K, record: R, most: int = MAX_SKIPPED) -> None:
-    """Add a record. The oldest makes room."""
+    """Add a record. If the table is full, remove the oldest."""
     records[key] = record
     if len(records) > most:
         del records[next(iter(records))]

@@ -60,7 +60,7 @@ class Store:
     """A store file, open in one process at a time."""
 
     def __init__(self, path: Path, *, sync: bool = False) -> None:
-        self.path = path = _check_path(path)
+        self.path = path = _resolve_path(path)
         self.damaged: tuple[DamagedBytes, ...] = ()
         """The parts of the file that could not be read when it was opened."""
         self._sync = sync
@@ -71,7 +71,7 @@ class Store:
         self._clock = ClockRecord(_wall_offset_ns(), _boot_name())
         self._needed = NeededRecords()
         self._copy: CompactedCopy | None = None
-        self._lock = _lock(path)
+        self._lock = _open_locked(path)
         try:
             self.incarnation = max(fresh_incarnation(), self._replay() + 1)
             if self.damaged:
@@ -88,7 +88,7 @@ class Store:
     @property
     def records(self) -> tuple[Record, ...]:
         """The records that a restart needs. Before the first is appended, those of earlier incarnations."""
-        return tuple(one if not isinstance(one, bytes) else _decode(one) for one in self._needed.records())
+        return tuple(one if not isinstance(one, bytes) else _decode_body(one) for one in self._needed.records())
 
     def append(self, record: Record) -> None:
         """Store a record. Raises `OSError` if that fails; the file is then as it was before."""
@@ -124,7 +124,7 @@ class Store:
         try:
             if self._copy is None:
                 self._copy = CompactedCopy(self.path, self._needed_records(), self._size)
-            elif self._copy.step(self._size):
+            elif self._copy.copy_step(self._size):
                 old, self._file = self._file, self._copy.replace(sync=self._sync)
                 self._copy = None
                 self._on_replaced()
@@ -225,7 +225,7 @@ def _sync_folder(folder: Path) -> None:
         os.close(number)
 
 
-def _check_path(path: Path) -> Path:
+def _resolve_path(path: Path) -> Path:
     """The file that a path leads to. Raises `ConfigError` if no store can be there."""
     try:
         store = Path(os.path.realpath(path))
@@ -244,7 +244,7 @@ def _lock_path(path: Path) -> Path:
     return path.with_name(path.name + ".lock")
 
 
-def _lock(path: Path) -> BinaryIO:
+def _open_locked(path: Path) -> BinaryIO:
     try:
         lock = _lock_path(path).open("ab")
     except OSError as error:
@@ -257,7 +257,7 @@ def _lock(path: Path) -> BinaryIO:
     return lock
 
 
-def _decode(body: bytes) -> Record:
+def _decode_body(body: bytes) -> Record:
     record = decode_record(body)
     assert not isinstance(record, IncarnationRecord | ClockRecord)
     return record

@@ -46,7 +46,7 @@ class StoreWriter:
         self._clock = clock
         self.held: deque[tuple[Persist | Deliver, Nanos]] = deque()
         """Effects that wait for the disk, oldest first, each with the time when it came. While there are any, ask
-        `must_wait` about each new effect."""
+        `hold_back` about each new effect."""
         self.queued: EventId | None = None
         """The event that was last stored for durable subscriptions here."""
         self._retry: asyncio.TimerHandle | None = None
@@ -91,7 +91,7 @@ class StoreWriter:
         self.held.append((effect, self._clock()))
         self._retry_later()
 
-    def must_wait(self, effect: Effect) -> bool:
+    def hold_back(self, effect: Effect) -> bool:
         """Whether an effect is held back, or is dropped because its sender or a neighbour will repeat it."""
         if isinstance(effect, Send | SendEach):
             if isinstance(effect.message, Ack):

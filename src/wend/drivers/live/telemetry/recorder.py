@@ -48,7 +48,7 @@ _NOTHING = Publication({})
 
 
 class TelemetryOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a peer's file says about telemetry."""
+    """The telemetry settings of a peer's file."""
 
     folder: Path
     sample: float = 0.01
@@ -133,7 +133,7 @@ class TelemetryRecorder(Observer):
         """Close the last segments. `writer.join` waits until they are written."""
         if self._loop is not None:
             self.stop()
-            self.sample()
+            self.take_sample()
         self._close_batches(all_=True)
         self.writer.end()
 
@@ -160,8 +160,8 @@ class TelemetryRecorder(Observer):
         batch = self._batches["publications"]
         knows_all = self._peer.knows_all_subscribers
         others = sum(peer != self._peer.config.peer for peer in receipt.targets) if knows_all else NONE
-        text = batch.text_cell(topic if isinstance(topic, str) else "")
-        self._add(batch, (self._now(), *receipt.id, text, len(event.payload), others))
+        text = batch.encode_text(topic if isinstance(topic, str) else "")
+        self._add_row(batch, (self._now(), *receipt.id, text, len(event.payload), others))
 
     def on_packet(self, sender: PeerId, data: Data, waited_ns: Nanos) -> None:
         if not (self._all or is_sampled(data.event.id, self._sample_bound)):
@@ -171,7 +171,7 @@ class TelemetryRecorder(Observer):
             return  # it came before, and its ACK was lost
         link_ns = link.delay_ns + waited_ns
         cells = (self._now(), *data.event.id, sender, data.age_ns + link.delay_ns, link_ns, waited_ns)
-        self._add(self._batches["hops"], cells)
+        self._add_row(self._batches["hops"], cells)
 
     def on_delivered(self, effect: Deliver) -> None:
         event = effect.event
@@ -180,7 +180,7 @@ class TelemetryRecorder(Observer):
         deadline_ns = NONE if effect.deadline_ns is None else effect.deadline_ns
         number = effect.subscription.number
         cells = (self._now(), *event.id, number, effect.age_ns, deadline_ns, len(event.payload))
-        self._add(self._batches["deliveries"], cells)
+        self._add_row(self._batches["deliveries"], cells)
 
     def on_link_change(self, neighbour: PeerId, up: bool) -> None:
         now, link, batch = self._clock(), self._links.get(neighbour), self._batches["changes"]
@@ -194,12 +194,14 @@ class TelemetryRecorder(Observer):
                 state = "up"
         delay_ns = 0 if link is None else link.delay_ns
         since_ns = heard_ns + self._offset_ns
-        self._add(batch, (now + self._offset_ns, neighbour, batch.text_cell(state), since_ns, detection_ns, delay_ns))
+        self._add_row(
+            batch, (now + self._offset_ns, neighbour, batch.encode_text(state), since_ns, detection_ns, delay_ns)
+        )
 
     # ---------------------------------------------------------------- once a period
 
-    def sample(self) -> None:
-        """Write about all links and counters, and close segments that are old enough."""
+    def take_sample(self) -> None:
+        """Add rows about all links and counters, and close segments that are old enough."""
         now = self._clock()
         time_ns, period_ns = now + self._offset_ns, now - self._ticked_ns
         self._ticked_ns = now
@@ -208,14 +210,14 @@ class TelemetryRecorder(Observer):
         for neighbour in self._link_counts.keys() - self._links.keys():
             del self._link_counts[neighbour]
         self._add_counters(time_ns)
-        self._add_beat(time_ns)
+        self._add_heartbeat(time_ns)
         self._close_batches(all_=False)
 
     def _tick(self) -> None:
         if self._loop is None:
             return
         try:
-            self.sample()
+            self.take_sample()
         except Exception:
             self._counters.failed["telemetry"] += 1
             log.exception("peer %d failed to write telemetry and goes on", self._peer.config.peer)
@@ -232,7 +234,7 @@ class TelemetryRecorder(Observer):
         cells = (
             time_ns,
             neighbour,
-            batch.text_cell(link.state.value),
+            batch.encode_text(link.state.value),
             link.delay_ns,
             float_bits(link.reliability),
             link.transmitted - sent,
@@ -244,7 +246,7 @@ class TelemetryRecorder(Observer):
             0 if estimator is None else estimator.srtt_ns,
             0 if sender is None else round(sender.capacity * BYTES_PER_NS_TO_BPS),
         )
-        self._add(batch, cells)
+        self._add_row(batch, cells)
 
     def _add_counters(self, time_ns: Nanos) -> None:
         counters, batch = self._counters, self._batches["counts"]
@@ -256,19 +258,19 @@ class TelemetryRecorder(Observer):
             before = self._counted.get(kind, {})
             for reason, count in now.items():
                 if more := count - before.get(reason, 0):
-                    self._add(batch, (time_ns, batch.text_cell(kind), batch.text_cell(reason), more))
+                    self._add_row(batch, (time_ns, batch.encode_text(kind), batch.encode_text(reason), more))
             self._counted[kind] = dict(now)
 
-    def _add_beat(self, time_ns: Nanos) -> None:
+    def _add_heartbeat(self, time_ns: Nanos) -> None:
         counters, writer, folder = self._counters, self.writer, self.folder
         totals = (counters.publications, counters.deliveries, counters.late_deliveries, writer.unwritten)
         since = tuple(now - before for now, before in zip(totals, self._totals, strict=True))
         self._totals = totals
         sample = float_bits(self._options.sample)
-        self._add(self._batches["heartbeats"], (time_ns, time.time_ns(), sample, *since))
-        self._count_own(since[-1], writer.failures, folder.removed)
+        self._add_row(self._batches["heartbeats"], (time_ns, time.time_ns(), sample, *since))
+        self._count_segment_failures(since[-1], writer.failures, folder.removed)
 
-    def _count_own(self, rows: int, failures: int, removed: int) -> None:
+    def _count_segment_failures(self, rows: int, failures: int, removed: int) -> None:
         """Count new rows that were not written, and all failed and removed segments, where an operator looks."""
         (old_failures, old_removed), self._reported = self._reported, (failures, removed)
         if rows:
@@ -283,12 +285,12 @@ class TelemetryRecorder(Observer):
     def _now(self) -> Nanos:
         return self._clock() + self._offset_ns
 
-    def _add(self, batch: RowBatch, cells: tuple[int, ...]) -> None:
+    def _add_row(self, batch: RowBatch, cells: tuple[int, ...]) -> None:
         batch.add(cells)
         if batch.size_bytes >= self._options.segment_bytes:
-            self._close(batch)
+            self._close_batch(batch)
 
-    def _close(self, batch: RowBatch) -> None:
+    def _close_batch(self, batch: RowBatch) -> None:
         self._batches[batch.table] = RowBatch(batch.table, self._clock())
         self.writer.offer(batch)
 
@@ -298,7 +300,7 @@ class TelemetryRecorder(Observer):
             if not batch.rows:
                 batch.begun_ns = self._clock()
             elif all_ or batch.begun_ns <= old_ns:
-                self._close(batch)
+                self._close_batch(batch)
 
     def _on_started(self, event: Started) -> None:
         for subscription in event.subscriptions:
@@ -315,5 +317,5 @@ class TelemetryRecorder(Observer):
         batch = self._batches["interest"]
         deadline_ns = NONE if qos is None or qos.deadline_ns is None else qos.deadline_ns
         factor = float_bits(0.0 if qos is None or qos.factor is None else qos.factor)
-        texts = (batch.text_cell(kind), batch.text_cell(change), number, batch.text_cell(filter))
-        self._add(batch, (self._now(), *texts, deadline_ns, factor))
+        texts = (batch.encode_text(kind), batch.encode_text(change), number, batch.encode_text(filter))
+        self._add_row(batch, (self._now(), *texts, deadline_ns, factor))

@@ -41,7 +41,7 @@ class RowBatch:
             del self.cells[self.rows * len(self.columns) :]
             raise
 
-    def text_cell(self, text: str) -> int:
+    def encode_text(self, text: str) -> int:
         """The cell of a string."""
         number = self.texts.get(text)
         if number is None:

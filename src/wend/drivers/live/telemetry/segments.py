@@ -95,7 +95,7 @@ class SegmentFolder:
             self.removed += 1
 
     def _remove_partial(self) -> int:
-        """Remove what a crash of this peer left behind."""
+        """Remove the partial files that a crash of this peer left behind."""
         count = 0
         for path in sorted(self.folder.glob(f".*{PARTIAL}")):
             segment = parse_segment_name(path.name.removeprefix(".").removesuffix(PARTIAL))

@@ -30,33 +30,35 @@ _CHUNK_BYTES = 1024 * 1024
 class Destination(Protocol):
     """A folder somewhere. Paths in it are relative, with slashes."""
 
-    def size(self, path: str) -> int | None:
+    def file_size(self, path: str) -> int | None:
         """The size of a file; None if there is none."""
         ...
 
-    def names(self, folder: str) -> Iterator[str]:
+    def list_names(self, folder: str) -> Iterator[str]:
         """The names of all files in a folder and below it."""
         ...
 
-    def put(self, file: Path, path: str) -> None:
+    def copy_file(self, file: Path, path: str) -> None:
         """Copy a local file, which appears when it is complete. Raises `FileNotFoundError` if it no longer exists."""
         ...
 
 
 class LocalDestination:
+    """A folder on this machine."""
+
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def size(self, path: str) -> int | None:
+    def file_size(self, path: str) -> int | None:
         try:
             return (self._folder / path).stat().st_size
         except OSError:
             return None
 
-    def names(self, folder: str) -> Iterator[str]:
+    def list_names(self, folder: str) -> Iterator[str]:
         return (path.name for path in (self._folder / folder).rglob("*") if not path.name.startswith("."))
 
-    def put(self, file: Path, path: str) -> None:
+    def copy_file(self, file: Path, path: str) -> None:
         target = self._folder / path
         partial = target.parent / f".{target.name}.part"
         with file.open("rb") as source:  # first, in case it no longer exists
@@ -91,15 +93,15 @@ class ArrowDestination:
         self._system: Any = system
         self._folder: str = folder.rstrip("/")
 
-    def size(self, path: str) -> int | None:
+    def file_size(self, path: str) -> int | None:
         info = self._system.get_file_info(f"{self._folder}/{path}")
         return int(info.size) if info.is_file else None
 
-    def names(self, folder: str) -> Iterator[str]:
+    def list_names(self, folder: str) -> Iterator[str]:
         selector = self._fs.FileSelector(f"{self._folder}/{folder}", recursive=True, allow_not_found=True)
         return (one.base_name for one in self._system.get_file_info(selector) if one.is_file)
 
-    def put(self, file: Path, path: str) -> None:
+    def copy_file(self, file: Path, path: str) -> None:
         target = f"{self._folder}/{path}"
         above, _, name = target.rpartition("/")
         # In an object store a file appears when it is closed, and a rename would copy it.
@@ -162,7 +164,7 @@ class Shipper:
                 size = path.stat().st_size
                 target = f"{RAW}/{table}/{time.strftime('date=%Y-%m-%d/hour=%H', time.gmtime())}/{path.name}"
                 self._copy_manifest(path.name, target)
-                self._to.put(path, target)
+                self._to.copy_file(path, target)
                 counts["copied"] += 1
                 counts["bytes"] += size
             if self._delete:
@@ -177,7 +179,7 @@ class Shipper:
         for path in sorted(self._folder.rglob("manifest-*.json")):
             changed = path.stat().st_mtime
             if self._manifests.get(path) != changed:
-                self._to.put(path, f"{RAW}/{MANIFESTS}/{path.name}")
+                self._to.copy_file(path, f"{RAW}/{MANIFESTS}/{path.name}")
                 self._manifests[path] = changed
 
     # ---------------------------------------------------------------- the index
@@ -194,8 +196,8 @@ class Shipper:
             return
         last, target = next(reversed(self._targets.items()))
         local = next((path for path in self._folder.rglob(last)), None)
-        if local is not None and self._to.size(target) != local.stat().st_size:
+        if local is not None and self._to.file_size(target) != local.stat().st_size:
             del self._targets[last]  # a copy that was not completed
 
     def _destination_names(self) -> Iterator[str]:
-        return (name for table in TABLES for name in self._to.names(f"{RAW}/{table}"))
+        return (name for table in TABLES for name in self._to.list_names(f"{RAW}/{table}"))

@@ -27,7 +27,7 @@ _LAST = packets.TRANSPORT + packets.MAX_KINDS
 _PASS_TYPES = (packets.ANSWER, packets.COOKIE, packets.CERTIFICATE)
 
 
-def passes(datagram: bytes | memoryview) -> bool:
+def is_passed(datagram: bytes | memoryview) -> bool:
     """Whether the filter passes a datagram: it claims to belong to a session, or to a handshake that this peer began.
     Such packets cost little, so they are no reason to filter others."""
     kind = packets.packet_type(datagram)
@@ -60,21 +60,21 @@ class FloodFilter:
         self.on = False
         self._works = sys.platform == "linux"
 
-    def count(self, datagram: bytes | memoryview) -> None:
+    def count_datagram(self, datagram: bytes | memoryview) -> None:
         """Count a datagram that holds no message."""
-        if passes(datagram):
+        if is_passed(datagram):
             return
         self._useless += 1
         if self._useless > FLOOD_PER_TICK and not self.on and self._works:
-            self._set(True)
+            self._switch(True)
 
     def tick(self) -> None:
-        """Filter no more once the flood has ended. Called at regular times."""
+        """Remove the filter once the flood has ended. Called at regular times."""
         if self.on and self._useless <= FLOOD_PER_TICK // _SHARE:
-            self._set(False)
+            self._switch(False)
         self._useless = 0
 
-    def _set(self, on: bool) -> None:
+    def _switch(self, on: bool) -> None:
         try:
             if on:
                 code = ctypes.create_string_buffer(filter_program())

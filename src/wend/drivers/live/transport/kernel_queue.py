@@ -36,21 +36,21 @@ class KernelQueue:
         """When the kernel was last asked, or the queue was last empty."""
         self._stamp = bytearray(_STAMP.size)
         self._works = sys.platform == "linux"
-        self.stamped_ns()  # the first call makes the kernel note the times
+        self.arrival_time_ns()  # the first call makes the kernel note the times
 
     def note_empty(self, now: Nanos) -> None:
-        """Note that nothing is left to read."""
+        """Record that the queue is empty, so that later datagrams cannot have arrived before now."""
         self._longest_ns, self.checked_ns = 0, now
 
     def waited_ns(self, now: Nanos) -> Nanos:
         """How long the datagram that was just read had waited; 0 for a short time, or if the kernel does not say."""
-        stamped = self.stamped_ns()
+        stamped = self.arrival_time_ns()
         bound = self._longest_ns + now - self.checked_ns
         wait_ns = bound if stamped is None else max(0, min(time.time_ns() - stamped, bound))
         self._longest_ns, self.checked_ns = wait_ns, now
         return 0 if stamped is None or wait_ns <= SHORT_NS else wait_ns
 
-    def stamped_ns(self) -> Nanos | None:
+    def arrival_time_ns(self) -> Nanos | None:
         """The wall-clock time at which the datagram that was just read arrived; None if the kernel does not say."""
         if not self._works:
             return None

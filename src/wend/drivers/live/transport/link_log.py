@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from wend.drivers.live.addressing.addresses import Address, show
+from wend.drivers.live.addressing.addresses import Address, format_address
 from wend.drivers.live.clock import Clock
 from wend.drivers.live.log_limit import LogLimit
 from wend.model.events import PeerId
@@ -38,7 +38,7 @@ class LinkLog:
         self._begun_ns = clock()
         self._changed_ns: dict[PeerId, Nanos] = {}
 
-    def age_ns(self, peer: PeerId) -> Nanos:
+    def link_age_ns(self, peer: PeerId) -> Nanos:
         """How long ago the link last changed."""
         return self._clock() - self._changed_ns.get(peer, self._begun_ns)
 
@@ -46,14 +46,14 @@ class LinkLog:
         """The status of links, with their addresses and ages, which only the driver knows."""
         return tuple(
             msgspec.structs.replace(
-                link, address=self._peer_with_address(link.neighbour), changed_ns=self.age_ns(link.neighbour)
+                link, address=self._peer_with_address(link.neighbour), changed_ns=self.link_age_ns(link.neighbour)
             )
             for link in links
         )
 
     def _peer_with_address(self, peer: PeerId) -> str:
         address = self._addresses.get(peer)
-        return "" if address is None else show(address)
+        return "" if address is None else format_address(address)
 
     def log_incarnation(self, peer: PeerId, restarted: bool) -> None:
         """Log a packet with a new incarnation of the neighbour."""
@@ -69,7 +69,7 @@ class LinkLog:
             silent = f"silent for {duration_text(self._clock() - link.heard_ns)}"
             why = silent if link.heard_by_neighbour else "it does not hear this peer"
         elif notice.what == LINK_UP:
-            why = f"after {duration_text(self.age_ns(peer))}"
+            why = f"after {duration_text(self.link_age_ns(peer))}"
         self._log(notice.what, peer, why)
         if link is None:
             self._changed_ns.pop(peer, None)

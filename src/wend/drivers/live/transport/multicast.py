@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from wend.drivers.live.addressing.addresses import Address, check_listen, parse_address, show
+from wend.drivers.live.addressing.addresses import Address, check_listen_address, format_address, parse_address
 from wend.drivers.live.clock import Clock
 from wend.drivers.live.counters import Counters
 from wend.drivers.live.transport import wire
@@ -49,7 +49,9 @@ _IP_MULTICAST_ALL = 49
 
 
 class MulticastOptions(msgspec.Struct, frozen=True):
-    on: bool = True
+    """The multicast settings of a peer's file."""
+
+    is_on: bool = True
     address: Address | None = None
     """The address of all groups; None: it follows from the name of a group."""
     ttl: int = 1
@@ -81,7 +83,7 @@ def check_interface(text: str, insecure: bool) -> None:
         ipaddress.IPv4Address(text)
     except ValueError:
         raise ConfigError(f"multicast_interface is the IPv4 address of an interface, not {text!r}") from None
-    check_listen((text, 0), insecure)
+    check_listen_address((text, 0), insecure)
 
 
 def group_number(group: str) -> int:
@@ -134,7 +136,7 @@ class MulticastGroups:
         """By group: its address, and the header of all datagrams to it."""
         self._joined: dict[int, Address] = {}
         self._listening: dict[Address, _GroupSocket] = {}
-        self._usable: bool | None = None if options.on else False
+        self._usable: bool | None = None if options.is_on else False
         """None: not tried yet."""
 
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -156,25 +158,27 @@ class MulticastGroups:
     def join(self, effect: JoinMulticast) -> None:
         if not self._can_send() or self._loop is None:
             return
-        address, _ = self._route(effect.group)
+        address, _ = self._find_destination(effect.group)
         if address not in self._listening:
             try:
                 self._listening[address] = _GroupSocket(
                     address, self._interface, self._socket, self, self._loop, self._clock
                 )
             except OSError as error:
-                self._stop_using(f"cannot join the multicast group {effect.group!r} at {show(address)}", error)
+                self._stop_using(
+                    f"cannot join the multicast group {effect.group!r} at {format_address(address)}", error
+                )
                 return
-        self._joined[self._number(effect.group)] = address
+        self._joined[self._joined_number(effect.group)] = address
 
     def set_members(self, effect: MulticastMembers) -> None:
-        if self._sealed is not None and self.options.on:
-            number = self._number(effect.group)
+        if self._sealed is not None and self.options.is_on:
+            number = self._joined_number(effect.group)
             self._sealed.groups.set_members(self._clock(), number, effect.keeper, effect.members)
             self._sealed.perform_groups()
 
     def leave(self, effect: LeaveMulticast) -> None:
-        number = self._number(effect.group)
+        number = self._joined_number(effect.group)
         if self._sealed is not None:
             self._sealed.groups.leave(number)
         address = self._joined.pop(number, None)
@@ -193,8 +197,12 @@ class MulticastGroups:
             log.warning("peer %d cannot multicast to %r: %s", self._me, effect.group, error)
             self._tell(Unsent(self._me, message))
             return
-        address, header = self._route(effect.group)
-        datagram = wire.frame(header, body) if sealed is None else sealed.groups.seal(self._number(effect.group), body)
+        address, header = self._find_destination(effect.group)
+        datagram = (
+            wire.frame_datagram(header, body)
+            if sealed is None
+            else sealed.groups.seal(self._joined_number(effect.group), body)
+        )
         if datagram is None:
             return
         counters.notices["multicast"] += 1
@@ -204,14 +212,14 @@ class MulticastGroups:
             counters.count_data(id_, 1)
         self._socket.transmit(address, datagram)
 
-    def _number(self, group: str) -> int:
+    def _joined_number(self, group: str) -> int:
         return group_number(self.options.scope + group)
 
-    def _route(self, group: str) -> tuple[Address, bytes]:
+    def _find_destination(self, group: str) -> tuple[Address, bytes]:
         route = self._routes.get(group)
         if route is None:
             name = self.options.scope + group
-            header = wire.header(self._me, group_number(name), self._incarnation, wire.MULTICAST)
+            header = wire.make_header(self._me, group_number(name), self._incarnation, wire.MULTICAST)
             route = self._routes[group] = (self.options.address or group_address(name), header)
         return route
 
@@ -242,9 +250,9 @@ class MulticastGroups:
             if opened is not None:
                 self._arrive(opened.sender, opened.body, partial(self.receive_body, opened.sender, waited_ns=waited_ns))
             return
-        fault = wire.fault(datagram)
+        fault = wire.find_fault(datagram)
         if fault is None:
-            self.receive_open(wire.unframe(datagram), address, waited_ns)
+            self.receive_open(wire.unframe_datagram(datagram), address, waited_ns)
         elif fault == "garbage":
             self._refuse_foreign("foreign-multicast", address)
         else:
@@ -279,11 +287,11 @@ class MulticastGroups:
         refused = self._counters.refused
         refused[reason] += 1
         if refused["foreign-multicast"] + refused["other-multicast-group"] == 1:
-            at = " or ".join(show(address) for address in self._listening)
+            at = " or ".join(format_address(address) for address in self._listening)
             log.warning(
                 "peer %d: other programs, such as that at %s, use the multicast address %s; their packets are refused; "
                 'multicast_address = "ADDRESS:PORT" names another',
-                self._me, show(sender), at,
+                self._me, format_address(sender), at,
             )  # fmt: skip
 
 
@@ -331,7 +339,7 @@ class _GroupSocket:
     def read(self, most: int) -> None:
         """Read datagrams that have arrived, and bundle the peer's answers to each neighbour meanwhile."""
         queue = self._peer_socket.queue
-        queue.bundle()
+        queue.start_bundling()
         for _ in range(most):
             if not self._open or not self._read():
                 break

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable
 
 from wend.drivers.live.addressing.address_book import AddressBook
-from wend.drivers.live.addressing.addresses import Address, show
+from wend.drivers.live.addressing.addresses import Address, format_address
 from wend.drivers.live.clock import Clock, wall_s
 from wend.drivers.live.counters import Counters
 from wend.drivers.live.log_limit import LogLimit
@@ -100,7 +100,7 @@ class SealedLinks:
             self._timer.cancel()
 
     @property
-    def entries(self) -> int:
+    def entry_count(self) -> int:
         """The number of entries in all tables of sessions. Strangers must not make it grow."""
         return self._layer.size
 
@@ -114,7 +114,7 @@ class SealedLinks:
         self._layer.renew(credentials)
         self._tell_time()
         self._layer.recheck(self._clock(), verifier)
-        self._perform()
+        self._perform_session_effects()
 
     # ---------------------------------------------------------------- datagrams that leave
 
@@ -125,16 +125,16 @@ class SealedLinks:
         else:
             self._pipes[peer] = pipe
 
-    def locate(self, peer: PeerId, address: Address) -> None:
-        """A peer is at this address, until it is heard from another."""
+    def set_address(self, peer: PeerId, address: Address) -> None:
+        """Send to a peer at this address, until a datagram of the peer arrives from another address."""
         self._layer.set_address(self._clock(), peer, address)
 
     def end(self, peer: PeerId) -> None:
         """End the session with a peer."""
         self._layer.forget(peer)
 
-    def to_socket(self, peer: PeerId, datagram: bytes) -> None:
-        """Send a sealed datagram to the address at which a peer was last heard."""
+    def send_to_socket(self, peer: PeerId, datagram: bytes) -> None:
+        """Send a sealed datagram to the address from which the peer last sent one."""
         session = self._sessions.get(peer)
         if session is not None and session.address is not None:
             self._transmit(session.address, datagram)
@@ -149,12 +149,12 @@ class SealedLinks:
             elif (address := self._sessions[peer].address) is not None:
                 self._transmit(address, datagram)
         if layer.effects:
-            self._perform()
+            self._perform_session_effects()
 
     def send_to(self, address: Address, kind: int, body: bytes) -> None:
         """Seal the body of a datagram of this kind, and send it to the peer at an address."""
         self._layer.send_to(self._clock(), address, kind, body)
-        self._perform()
+        self._perform_session_effects()
 
     # ---------------------------------------------------------------- datagrams that arrive
 
@@ -163,7 +163,7 @@ class SealedLinks:
         layer = self._layer
         opened = layer.open(self._socket.now_ns, datagram, address)
         if layer.effects:
-            self._perform()
+            self._perform_session_effects()
         if opened is not None:
             sender, incarnation, kind, body = opened
             if kind == packets.GROUP_KEY:
@@ -172,8 +172,8 @@ class SealedLinks:
             else:
                 self._receive(sender, incarnation, kind, body, address, waited_ns)
             return
-        self._flood_filter.count(datagram)
-        if not self._senders.answer_probe(datagram, address) and wire.is_open(datagram):
+        self._flood_filter.count_datagram(datagram)
+        if not self._senders.answer_probe(datagram, address) and wire.is_open_datagram(datagram):
             self._warn(address, "they are not sealed, and this peer has keys")
 
     # ---------------------------------------------------------------- time and effects
@@ -183,7 +183,7 @@ class SealedLinks:
             return
         self._timer = self._loop.call_later(TICK_S, self._tick)  # first, so that ticks go on if something below fails
         self._tell_time()
-        self._perform()
+        self._perform_session_effects()
         self.groups.tick(self._clock())
         self.perform_groups()
         self._flood_filter.tick()
@@ -191,7 +191,7 @@ class SealedLinks:
     def _tell_time(self) -> None:
         self._layer.tick(self._clock(), wall_s())
 
-    def _perform(self) -> None:
+    def _perform_session_effects(self) -> None:
         for effect in self._layer.take_effects():
             match effect:
                 case TransmitPacket(address=address, peer=peer, datagram=datagram):
@@ -206,7 +206,7 @@ class SealedLinks:
                     self.groups.include(self._clock(), peer)
                     self.perform_groups()
                 case SessionMoved(peer=peer, address=address):
-                    self._move(peer, address)
+                    self._on_address_changed(peer, address)
                 case SessionEnded(peer=peer, reason=reason):
                     log.warning("peer %d no longer accepts peer %d: %s", self._me, peer, reason)
                     self.groups.exclude(self._clock(), peer)
@@ -214,10 +214,10 @@ class SealedLinks:
                 case SessionRefused(address=address, reason=reason):
                     self._warn(address, reason)
 
-    def _move(self, peer: PeerId, address: Address) -> None:
-        """A peer was heard from another address."""
+    def _on_address_changed(self, peer: PeerId, address: Address) -> None:
+        """Use the new address of a peer whose datagrams arrive from there."""
         if self._book.reachable.get(peer, address) != address:
-            log.info("peer %d: neighbour %d is at %s", self._me, peer, show(address))
+            log.info("peer %d: neighbour %d is at %s", self._me, peer, format_address(address))
             self._book.move(peer, address)
 
     def perform_groups(self) -> None:
@@ -235,4 +235,4 @@ class SealedLinks:
         if len(self._logged) >= MAX_REMEMBERED:
             del self._logged[next(iter(self._logged))]
         self._logged[address, why] = None
-        log.warning("peer %d refuses datagrams from %s: %s", self._me, show(address), why)
+        log.warning("peer %d refuses datagrams from %s: %s", self._me, format_address(address), why)

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 
 from wend.drivers.live.addressing.address_book import AddressBook, Unidentified
-from wend.drivers.live.addressing.addresses import Address, show
+from wend.drivers.live.addressing.addresses import Address, format_address
 from wend.drivers.live.addressing.joining import Joining
 from wend.drivers.live.clock import Clock
 from wend.drivers.live.counters import Counters
@@ -60,8 +60,8 @@ class Senders:
     def identify(self, datagram: memoryview, address: Address) -> wire.Header | None:
         """The header of an open datagram from a known peer; None if the datagram is refused, must wait, or is about
         addresses."""
-        fault = wire.fault(datagram)
-        inner = None if fault is not None else wire.unframe(datagram)
+        fault = wire.find_fault(datagram)
+        inner = None if fault is not None else wire.unframe_datagram(datagram)
         if inner is not None and inner.kind == wire.ADDRESSES and self._joining is not None:
             self._joining.receive(inner, address)
             return None
@@ -122,12 +122,12 @@ class Senders:
         return False
 
     def confirm(self, header: wire.Header, address: Address, head: bytes) -> None:
-        """Note the first datagram with this header."""
+        """Record a sender, and log its incarnation, when its first datagram with this header arrives."""
         self.record_incarnation(header)
         self._book.confirm(header, address, head)
 
     def record_incarnation(self, header: wire.Header) -> None:
-        """Note the incarnation of a known sender, and log a new one."""
+        """Record the incarnation of a known sender. Logs a new one."""
         former = self._book.incarnation(header.sender)
         self._book.record_incarnation(header)
         if former != header.incarnation and header.sender in self._links:
@@ -141,7 +141,9 @@ class Senders:
         """Count a datagram that cannot be read."""
         self._counters.refused[fault] += 1
         if fault == "other-version" and self._counters.refused[fault] <= _LOGGED_VERSIONS:
-            log.warning("peer %d refuses %s, from %s", self._me, wire.explain(fault, datagram), show(address))
+            log.warning(
+                "peer %d refuses %s, from %s", self._me, wire.explain_fault(fault, datagram), format_address(address)
+            )
 
     def answer_probe(self, datagram: memoryview, address: Address) -> bool:
         """Answer a probe by which the host of a known peer measures the path to this one. False if it is no probe."""

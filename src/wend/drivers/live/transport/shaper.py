@@ -44,7 +44,7 @@ NO_FAULTS = PacketFaults()
 
 
 class Shaper:
-    """One direction of one link."""
+    """Emulates one direction of a wide-area link: its delay, loss, outages and faults."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Shaper:
         self._queue: deque[tuple[Nanos, bytes]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
-    def put(self, datagram: bytes) -> None:
+    def send(self, datagram: bytes) -> None:
         """Send a datagram. The state of the link at this moment decides whether it is lost."""
         if self.is_plain and not self.is_cut:
             self._transmit(datagram)
@@ -88,20 +88,20 @@ class Shaper:
             self.lost += 1
             return
         faults = self.faults
-        if self._is_drawn(faults.corruption):
+        if self._draw(faults.corruption):
             self.corrupted += 1
             datagram = self._corrupt(datagram)
         wait = self.delay_ns
-        if self._is_drawn(faults.reordering):
+        if self._draw(faults.reordering):
             wait += 1 + int(self._random.random() * faults.hold_ns)
         if not wait:
             self._transmit(datagram)
         else:
-            self._hold(now, now + wait, datagram)
+            self._queue_datagram(now, now + wait, datagram)
 
-    def twin(self, transmit: Transmit) -> "Shaper":
-        """A shaper of the same shape, with its own losses, for datagrams whose checksum was checked. It loses those
-        that it would corrupt."""
+    def copy_for_checked(self, transmit: Transmit) -> "Shaper":
+        """Copy this shaper for datagrams whose checksum was already verified. The copy drops the datagrams that this
+        shaper would corrupt."""
         faults = self.faults
         return Shaper(
             transmit,
@@ -126,9 +126,9 @@ class Shaper:
     def _is_lost(self, now: Nanos) -> bool:
         if self.is_cut or len(self._queue) >= MAX_QUEUED or not self._is_up(now):
             return True
-        return self._is_drawn(self.loss)
+        return self._draw(self.loss)
 
-    def _is_drawn(self, probability: float) -> bool:
+    def _draw(self, probability: float) -> bool:
         return probability > 0.0 and self._random.random() < probability
 
     def _corrupt(self, datagram: bytes) -> bytes:
@@ -138,7 +138,7 @@ class Shaper:
         changed[bit // 8] ^= 1 << bit % 8
         return bytes(changed)
 
-    def _hold(self, now: Nanos, due: Nanos, datagram: bytes) -> None:
+    def _queue_datagram(self, now: Nanos, due: Nanos, datagram: bytes) -> None:
         """Queue a datagram by the time at which it is due."""
         queue, at = self._queue, len(self._queue)
         while at and queue[at - 1][0] > due:
@@ -148,9 +148,9 @@ class Shaper:
             self._timer.cancel()
             self._timer = None
         if self._timer is None:
-            self._arm(now)
+            self._set_timer(now)
 
-    def _arm(self, now: Nanos) -> None:
+    def _set_timer(self, now: Nanos) -> None:
         wait_ms = max(0, self._queue[0][0] - now + _HALF_TICK) // MS
         self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._release)
 
@@ -160,4 +160,4 @@ class Shaper:
         while self._queue and self._queue[0][0] <= now + _HALF_TICK:
             self._transmit(self._queue.popleft()[1])
         if self._queue:
-            self._arm(now)
+            self._set_timer(now)

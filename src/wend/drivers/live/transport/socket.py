@@ -12,7 +12,7 @@ import asyncio
 import socket
 from collections.abc import Callable
 
-from wend.drivers.live.addressing.addresses import Address, bind, check_listen
+from wend.drivers.live.addressing.addresses import Address, bind_socket, check_listen_address
 from wend.drivers.live.clock import Clock
 from wend.drivers.live.counters import Counters
 from wend.drivers.live.transport import wire
@@ -62,7 +62,7 @@ class SendQueue:
         """How long the current datagram waited for this process. ACKs for it include this time."""
 
     def add(self, peer: PeerId, send: SendBody) -> None:
-        """Send to a peer by this link."""
+        """Add a peer, and the function that sends it a body."""
         self._routes[peer] = send
 
     def remove(self, peer: PeerId) -> None:
@@ -79,7 +79,7 @@ class SendQueue:
             return
         size, bodies = self._waiting.get(peer, (0, []))
         if bodies and size + len(body) > wire.BUNDLE_BYTES:
-            self._routes[peer](*wire.bundle(bodies))
+            self._routes[peer](*wire.join_bodies(bodies))
             size, bodies = 0, []
         bodies.append(body)
         self._waiting[peer] = (size + len(body), bodies)
@@ -101,12 +101,12 @@ class SendQueue:
             self._acked_ns[peer] = now
             self.send(peer, wire.encode_message(increase_age(ack, self.waited_ns) if self.waited_ns else ack))
 
-    def bundle(self) -> bool:
+    def start_bundling(self) -> bool:
         """Bundle messages from now on, until `flush`. False if it does so already."""
         is_new, self._bundling = not self._bundling, True
         return is_new
 
-    def bundle_turn(self) -> None:
+    def bundle_until_turn_ends(self) -> None:
         """Bundle messages until this turn of the event loop ends."""
         if not self._bundling:
             self._bundling = True
@@ -151,10 +151,10 @@ class SendQueue:
             self._acked_ns[peer] = now = self._clock()
             encoded = [wire.encode_message(Ack(ack.tx, ack.accepted, now - since)) for ack, since in acks]
             if bodies and sum(map(len, encoded)) + sum(map(len, bodies)) > wire.BUNDLE_BYTES:
-                send(*wire.bundle(encoded))
+                send(*wire.join_bodies(encoded))
             else:
                 bodies = [*encoded, *bodies]
-        send(*wire.bundle(bodies))
+        send(*wire.join_bodies(bodies))
 
 
 class PeerSocket:
@@ -178,7 +178,7 @@ class PeerSocket:
         self._batch = 1
         self._buffer = bytearray(65536)
         self._view = memoryview(self._buffer)
-        self._socket = bind(check_listen(listen, insecure), socket.SOCK_DGRAM)
+        self._socket = bind_socket(check_listen_address(listen, insecure), socket.SOCK_DGRAM)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
         self._kernel_queue = KernelQueue(self._socket, clock)
         self._waited_ns: Nanos = 0
@@ -201,8 +201,8 @@ class PeerSocket:
 
     def drain(self) -> Nanos:
         """Read the datagrams that have arrived. If there are too many, returns how long the others have waited."""
-        self.queue.bundle()
-        are_left = self._read_some(WAITING_DATAGRAMS) == WAITING_DATAGRAMS
+        self.queue.start_bundling()
+        are_left = self._read_batch(WAITING_DATAGRAMS) == WAITING_DATAGRAMS
         self.queue.flush()
         return self._waited_ns if are_left else 0
 
@@ -233,15 +233,15 @@ class PeerSocket:
             self._read()
             self._batch = 2 if quiet_ns < AT_ONCE_NS else 1
         else:
-            self.queue.bundle()
+            self.queue.start_bundling()
             try:
-                count = self._read_some(self._batch)
+                count = self._read_batch(self._batch)
             finally:
                 self.queue.flush()
             self._batch = min(2 * count, BATCH_DATAGRAMS) if count == self._batch else max(1, count)
         self._read_ns = self._clock()
 
-    def _read_some(self, most: int) -> int:
+    def _read_batch(self, most: int) -> int:
         for count in range(most):
             if not self._read():
                 return count

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Container
 
 from wend.drivers.live.addressing.address_book import AddressBook
-from wend.drivers.live.addressing.addresses import Address, show
+from wend.drivers.live.addressing.addresses import Address, format_address
 from wend.drivers.live.clock import Clock
 from wend.drivers.live.log_limit import LogLimit
 from wend.drivers.live.transport import wire
@@ -54,16 +54,16 @@ class StrangerLog:
         log.warning(
             "peer %d refuses datagrams from %s: %s",
             self._me,
-            show(address),
+            format_address(address),
             self._drop_reason(header, datagram, address),
         )
 
     def _drop_reason(self, header: Header | None, datagram: bytes | memoryview, address: Address) -> str:
         if header is None:
-            fault = wire.fault(datagram)
+            fault = wire.find_fault(datagram)
             if fault is None:
                 return "they ask for addresses or groups, and this peer serves only its neighbours"
-            return f"the sender is unknown, and it sent {wire.explain(fault, datagram)}"
+            return f"the sender is unknown, and it sent {wire.explain_fault(fault, datagram)}"
         sender, receiver, _ = header
         if receiver != self._me:
             return f"peer {sender} sends them to peer {receiver}, and this is peer {self._me}"
@@ -78,7 +78,7 @@ class StrangerLog:
         if owner is not None:
             return f"they are from peer {sender}, and this address is that of peer {owner}"
         if (known := self._book.reachable.get(sender)) is not None:
-            return f"they are from peer {sender}, whose address is {show(known)} here"
+            return f"they are from peer {sender}, whose address is {format_address(known)} here"
         if sender in self._links:
             return f"they are from peer {sender}, whose name has no address yet"
         return f"they are from peer {sender}, which is no neighbour of this peer"

@@ -60,6 +60,8 @@ _bundles: msgspec.msgpack.Decoder[list[Message]] = msgspec.msgpack.Decoder(list[
 
 
 class Header(NamedTuple):
+    """The sender, the receiver and the sender's incarnation, which begin every open datagram."""
+
     sender: PeerId
     receiver: PeerId
     incarnation: int
@@ -73,7 +75,7 @@ class InnerDatagram(NamedTuple):
     body: bytes | memoryview
 
 
-def header(sender: PeerId, receiver: PeerId, incarnation: int, kind: int = MESSAGE) -> bytes:
+def make_header(sender: PeerId, receiver: PeerId, incarnation: int, kind: int = MESSAGE) -> bytes:
     """The header of all datagrams from one incarnation of a peer to another peer."""
     if not all(0 <= number <= _MAX_ID for number in (sender, receiver, incarnation)):
         raise WireError(f"ids on the wire lie in 0..{_MAX_ID}, got {sender}, {receiver} and {incarnation}")
@@ -96,7 +98,7 @@ def _encode(value: object, what: str) -> bytes:
         raise WireError(f"{what} cannot be encoded: {error}") from None
 
 
-def bundle(bodies: list[bytes]) -> tuple[int, bytes]:
+def join_bodies(bodies: list[bytes]) -> tuple[int, bytes]:
     """Encoded messages as the kind and the body of one datagram. The caller makes sure that they fit."""
     if len(bodies) == 1:
         return MESSAGE, bodies[0]
@@ -104,7 +106,7 @@ def bundle(bodies: list[bytes]) -> tuple[int, bytes]:
     return _BUNDLE, b"".join((count, *bodies))
 
 
-def frame(head: bytes, body: bytes) -> bytes:
+def frame_datagram(head: bytes, body: bytes) -> bytes:
     """An open datagram, with its checksum."""
     return head + body + crc32(body, crc32(head)).to_bytes(CHECKSUM_BYTES, "little")
 
@@ -115,7 +117,7 @@ class OpenLink:
     __slots__ = ("_headers", "_transmit")
 
     def __init__(self, sender: PeerId, receiver: PeerId, incarnation: int, transmit: Callable[[bytes], None]) -> None:
-        headers = [header(sender, receiver, incarnation, kind) for kind in MESSAGES]
+        headers = [make_header(sender, receiver, incarnation, kind) for kind in MESSAGES]
         self._headers = tuple((head, crc32(head)) for head in headers)
         self._transmit = transmit
 
@@ -129,7 +131,7 @@ Fault = Literal["garbage", "other-version", "corrupted"]
 """Why an open datagram cannot be read: it is not Wend's, it is of another version, or bits of it have changed."""
 
 
-def fault(datagram: bytes | memoryview) -> Fault | None:
+def find_fault(datagram: bytes | memoryview) -> Fault | None:
     """The fault in the bytes of an open datagram, found before its body is decoded; None: it is intact."""
     if len(datagram) <= HEADER_BYTES + CHECKSUM_BYTES or datagram[: len(MAGIC)] != MAGIC:
         return "garbage"
@@ -138,13 +140,13 @@ def fault(datagram: bytes | memoryview) -> Fault | None:
     return None if crc32(datagram) == INTACT else "corrupted"
 
 
-def unframe(datagram: bytes | memoryview) -> InnerDatagram:
+def unframe_datagram(datagram: bytes | memoryview) -> InnerDatagram:
     """The inner datagram of an open one without a `fault`. Its body is a slice of the datagram."""
     _, _, kind, sender, receiver, incarnation = _HEADER.unpack_from(datagram)
     return InnerDatagram(Header(sender, receiver, incarnation), kind, datagram[HEADER_BYTES:-CHECKSUM_BYTES])
 
 
-def explain(fault: Fault, datagram: bytes | memoryview) -> str:
+def explain_fault(fault: Fault, datagram: bytes | memoryview) -> str:
     """The fault as the object of a sentence."""
     match fault:
         case "other-version":
@@ -156,7 +158,7 @@ def explain(fault: Fault, datagram: bytes | memoryview) -> str:
     return f"a datagram of {len(datagram)} bytes that is not Wend's"
 
 
-def is_open(datagram: bytes | memoryview) -> bool:
+def is_open_datagram(datagram: bytes | memoryview) -> bool:
     """Whether a datagram claims to come over an open link."""
     return datagram[: len(MAGIC)] == MAGIC
 
@@ -249,7 +251,7 @@ def decode_to_client(body: bytes) -> frames.ToClient:
         raise WireError(f"a frame cannot be decoded: {error}") from None
 
 
-class Splitter:
+class FrameSplitter:
     """Finds the frames in a stream of bytes. It holds at most one incomplete frame."""
 
     def __init__(self, limit: int = frames.MAX_FRAME_BYTES) -> None:

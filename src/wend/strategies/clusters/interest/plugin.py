@@ -74,11 +74,11 @@ class ClusterInterest(Interest):
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         self._cluster.membership = view.membership
+        if type(event) is Heard and type(event.message) in SHARED_TYPES:  # most inputs, so not the last of many
+            return list(self._sharing.on_message(now, event.sender, event.message))
         return list(self._dispatch(now, event, view))
 
     def _dispatch(self, now: Nanos, event: PluginInput, view: View) -> Iterable[PluginEffect]:
-        if type(event) is Heard and type(event.message) in SHARED_TYPES:  # most inputs, so not the last of many
-            return self._sharing.handle(now, event, view)
         match event:
             case Heard(sender, HaveEvent() as message):
                 return self._trees.on_offer(now, sender, message)
