@@ -26,8 +26,8 @@ from wend.drivers.live.transport.wire import FRAME_BYTES, encode_message
 from wend.drivers.scenarios import make_scenario
 from wend.drivers.sim.engine import Engine
 from wend.drivers.sim.network import Network
-from wend.drivers.sim.run import summarise
-from wend.drivers.world import build
+from wend.drivers.sim.run import summarise_run
+from wend.drivers.world import build_world
 from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.protocol.messages import Data, Fragment, Message
@@ -131,9 +131,9 @@ def run(variant: str, where: Conditions, seed: int, duration_s: float) -> Run:
         "seed": seed, "duration": f"{duration_s}s",
     }  # fmt: skip
     scenario = make_scenario({**fields, **VARIANTS[variant]})
-    engine = CountingEngine(build(scenario).for_strategy(scenario.strategy))
+    engine = CountingEngine(build_world(scenario).for_strategy(scenario.strategy))
     engine.run()
-    summary = summarise(engine, 0.0)
+    summary = summarise_run(engine, 0.0)
     assert isinstance(engine.links, CountingNetwork)
     expected = summary.expected
     return Run(

@@ -5,9 +5,9 @@ import pytest
 from tests.scenarios import random_scenario
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
-from wend.drivers.sim.checks import examine
+from wend.drivers.sim.checks import check_properties
 from wend.drivers.sim.engine import Engine
-from wend.drivers.world import build
+from wend.drivers.world import build_world
 
 LARGE = 5_000
 STRATEGIES = ["adaptive", "multipath", "mrst", "spt-k"]
@@ -16,7 +16,7 @@ Delivery = tuple[tuple[int, ...], int]
 
 def play(scenario: Scenario) -> tuple[Engine, list[Delivery]]:
     """The run, and its deliveries: event and subscription."""
-    engine = Engine(build(scenario).for_strategy(scenario.strategy))
+    engine = Engine(build_world(scenario).for_strategy(scenario.strategy))
     engine.run()
     return engine, sorted((tuple(row[1:4]), row[4]) for row in engine.trace.deliveries.rows())
 
@@ -63,7 +63,7 @@ def test_coded_events_keep_the_promises_while_links_and_peers_fail(strategy: str
             payload_bytes=LARGE, persistence=False, coding=("auto", "1/2", "2/3")[seed % 3], drain="3s"
         )
         outcome = simulate(scenario)
-        assert examine(outcome, ("safety", "integrity")) == [], (strategy, seed)
+        assert check_properties(outcome, ("safety", "integrity")) == [], (strategy, seed)
 
 
 def test_a_run_with_coded_events_is_repeatable() -> None:
