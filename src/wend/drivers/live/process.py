@@ -66,6 +66,7 @@ class PeerProcess:
         if store is not None and store.damaged:
             self.peer.counters.failed["damaged-record"] += len(store.damaged)
         self._stored = () if store is None else store.records
+        self._lost_records = store is not None and store.lost_records
         self._names = HostNames(file.id, self.peer.family)
         self.links = GivenLinks(
             self.peer.peer,
@@ -101,7 +102,12 @@ class PeerProcess:
             await self._names.wait_for_first_tries()
             follow = self.peer.joining is not None and self.peer.joining.has_contacts
             self.peer.start(
-                msgspec.structs.replace(self._file.make_started(), stored=self._stored, contacts_follow=follow)
+                msgspec.structs.replace(
+                    self._file.make_started(),
+                    stored=self._stored,
+                    contacts_follow=follow,
+                    lost_records=self._lost_records,
+                )
             )
             if self.recorder is not None:
                 self.recorder.begin()

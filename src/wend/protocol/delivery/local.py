@@ -39,9 +39,9 @@ class LocalDelivery:
     """Delivers events to local subscriptions, and handles publications, advertisements and subscriptions."""
 
     __slots__ = (
-        "_blocks", "_config", "_earliest_ns", "_interest", "_last", "_me", "_orders", "_reliability", "_remembers",
-        "_route", "_seen", "_sequence", "_special", "_store", "_timers", "_unannounced", "_view", "durable", "groups",
-        "keys", "pending",
+        "_blocks", "_config", "_doubtful_ns", "_earliest_ns", "_interest", "_last", "_me", "_orders", "_reliability",
+        "_remembers", "_route", "_seen", "_sequence", "_special", "_store", "_timers", "_unannounced", "_view",
+        "durable", "groups", "keys", "pending",
     )  # fmt: skip
 
     def __init__(
@@ -69,6 +69,8 @@ class LocalDelivery:
         """The earliest publication that this peer delivers. An earlier incarnation may have delivered older events
         without a record. Ages are right if hosts add the time that a packet waited in their queues
         (`messages.increase_age`)."""
+        self._doubtful_ns: Nanos = -FOREVER
+        """An earlier incarnation may have delivered events published before this time, and lost the record of it."""
         stored = 0 if store is None else 4 * config.of(DeliverySettings).retry_limit
         self._seen = DuplicateFilter(max(stored, waiting))
         self.groups = QueueGroups(self._me, interest, self)
@@ -90,7 +92,9 @@ class LocalDelivery:
         self._last: dict[PeerId, int] | None = None
         """By peer with ordered subscribers: the sequence number of the last event for it; None before the first one."""
 
-    def begin(self, now: Nanos, *, restarted: bool) -> None:
+    def begin(self, now: Nanos, *, restarted: bool, lost_records: bool) -> None:
+        if lost_records:
+            self._doubtful_ns = self.durable.doubtful_ns = now
         if not self._remembers:
             self._earliest_ns = now
         if self.pending is not None:
@@ -225,7 +229,7 @@ class LocalDelivery:
             return
         self._mark_delivered(event, effects)  # most events take this shorter path
         for subscription, deadline in wanted:
-            effects.append(Deliver(subscription, event, now - born, deadline))
+            effects.append(Deliver(subscription, event, now - born, deadline, 0, born < self._doubtful_ns))
 
     def _deliver_block(self, now: Nanos, block: Event, born: Nanos, effects: Effects) -> None:
         """Deliver the event that a block completes, if any."""
@@ -273,7 +277,7 @@ class LocalDelivery:
             is_wider = self._interest.widened(event)
             effects.append(Notice("false-positive" if is_wider else "no-subscriber", self._me))
         for subscription, deadline in wanted:
-            effects.append(Deliver(subscription, event, now - born, deadline))
+            effects.append(Deliver(subscription, event, now - born, deadline, 0, born < self._doubtful_ns))
         self._release_in_order(now, event, later, effects)
 
     def _release_in_order(self, now: Nanos, event: Event, later: list[HeldDelivery], effects: Effects) -> None:
@@ -348,7 +352,8 @@ class LocalDelivery:
             effects.append(Drop(event.id, (self._me,), "expired"))
             self._count_missed(subscription, "expired", effects)
         else:
-            effects.append(Deliver(subscription, event, age_ns, held.deadline_ns))
+            is_doubtful = held.born_ns < self._doubtful_ns
+            effects.append(Deliver(subscription, event, age_ns, held.deadline_ns, 0, is_doubtful))
 
     def _on_skipped(self, now: Nanos, held: HeldDelivery, effects: Effects) -> None:
         if held.subscription.number in self._special:
