@@ -90,7 +90,9 @@ def page() -> str:
         headers=MAX_HEADERS,
         event=MAX_ATTRIBUTES_BYTES,
         payload=MAX_PAYLOAD_BYTES,
-        types=structs((Event, Range, frames.PostedEvent, DurableOptions, frames.DurableStatus), "struct"),
+        types=structs(
+            (Event, Range, frames.PostedEvent, DurableOptions, frames.DurableStatus, frames.LogPlace), "struct"
+        ),
         greet_s=listener.GREET_S,
         clients=MAX_CLIENTS,
         handles=broker.MAX_HANDLES,
