@@ -53,8 +53,8 @@ class Range(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_un
         if low is not self.low or high is not self.high:
             msgspec.structs.force_setattr(self, "low", low)
             msgspec.structs.force_setattr(self, "high", high)
-        _check_end(low)
-        _check_end(high)
+        _check_bound(low)
+        _check_bound(high)
         if low is None and high is None:
             raise ValueError("a range needs at least one end")
         if (low is None and self.low_open) or (high is None and self.high_open):
@@ -75,7 +75,7 @@ class Range(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_un
         return f"{opening}{low}, {high}{'[' if self.high_open or self.high is None else ']'}"
 
 
-def _check_end(end: Any) -> None:
+def _check_bound(end: Any) -> None:
     if isinstance(end, bool) or not isinstance(end, int | float | str | None):
         raise ValueError(f"the ends of a range are numbers or texts, got {end!r}")
     if isinstance(end, float) and not math.isfinite(end):

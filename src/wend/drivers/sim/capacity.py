@@ -142,7 +142,7 @@ class CapacityNetwork(Transport):
 
 
 class AdmittedPacket(msgspec.Struct, frozen=True, gc=False):
-    """A packet that leaves the queue of its receiver."""
+    """A packet at the moment when it leaves the queue of its receiver."""
 
     incarnation: int
     received: Received

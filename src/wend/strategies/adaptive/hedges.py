@@ -20,7 +20,7 @@ class Hedges:
         count, _ = self._waiting.get(key, (0, False))
         self._waiting[key] = (count + 2, False)
 
-    def settle(self, key: Copies, acked: bool) -> bool:
+    def count_answer(self, key: Copies, acked: bool) -> bool:
         """Count the answer to a copy. Return whether the destination needs a retry: all its copies failed."""
         count, is_good = self._waiting.pop(key, (1, False))
         is_good = is_good or acked

@@ -109,7 +109,7 @@ class Adaptive(Routing):
                 return self._on_failed(now, forward, congested, view)
             case Acked(sent):
                 for dest in sent.dests:
-                    self._hedges.settle((sent.event.id, dest, len(sent.path)), True)
+                    self._hedges.count_answer((sent.event.id, dest, len(sent.path)), True)
             case Changed():
                 if self._routes is not None and not self._routes.is_valid(view):
                     self._routes = self._usable = None
@@ -137,7 +137,7 @@ class Adaptive(Routing):
         if failed.tries and not congested:
             return [GiveUp(failed.event, failed.born_ns, failed.dests, "no-return-route", failed.ranks)]
         id_, visit = failed.event.id, len(failed.path)
-        again = [i for i, dest in enumerate(failed.dests) if self._hedges.settle((id_, dest, visit), False)]
+        again = [i for i, dest in enumerate(failed.dests) if self._hedges.count_answer((id_, dest, visit), False)]
         if not again:
             return [Notice("copy-superseded", failed.peer)]
         dests, ranks = tuple([failed.dests[i] for i in again]), tuple([failed.ranks[i] for i in again])
@@ -176,7 +176,7 @@ class Adaptive(Routing):
         assert self._routes is not None
         causes = self._possible_causes(now, view) if self._has_traced_paths else []
         scorer = Scorer(now, view, table, self._shared_risk, causes)
-        candidates, stuck = self._candidates(packet, table, untried, up)
+        candidates, stuck = self._find_candidates(packet, table, untried, up)
         groups: Groups = {}
         used: set[Edge] = set()
         hedges = 0
@@ -200,7 +200,7 @@ class Adaptive(Routing):
             effects.append(Notice("hedge", view.me, hedges))
         return effects + self._hand_back(packet, stuck, view) if stuck else effects
 
-    def _candidates(
+    def _find_candidates(
         self, packet: Packet, table: UsableRoutes, untried: list[PeerId], up: list[PeerId]
     ) -> tuple[list[Candidate], list[tuple[PeerId, int]]]:
         """The routes to each destination, the nearest destination first, and the destinations without a route."""
@@ -263,7 +263,7 @@ class Adaptive(Routing):
         """The routes to try if none seems up: those ruled out only by reports of other peers, else all untried
         routes."""
         assert self._routes is not None
-        routes = [route for route in self._routes.to(dest) if route.hop in untried]
+        routes = [route for route in self._routes.find_routes(dest) if route.hop in untried]
         return [route for route in routes if route.hop in up] or routes
 
     def _hand_back(self, packet: Packet, stuck: list[tuple[PeerId, int]], view: View) -> list[PluginEffect]:
@@ -304,7 +304,7 @@ def _has_queue(view: View) -> bool:
 
 
 def _deadline_ns(packet: Packet, dest: PeerId, view: View) -> Nanos | None:
-    """How soon a destination needs the event."""
+    """The deadline of the event at a destination."""
     interest, event, graph = view.interest, packet.event, view.graph
     deadline: Nanos | None
     if interest.header is None:

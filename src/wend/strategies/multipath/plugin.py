@@ -84,7 +84,7 @@ class Multipath(Routing):
         if routes is None:
             if dest not in view.graph.costs:  # a neighbour can invent a peer: do not cache that
                 return ()
-            shortest = paths.k_shortest(view.graph.costs, view.me, dest, CANDIDATES)
+            shortest = paths.k_shortest_paths(view.graph.costs, view.me, dest, CANDIDATES)
             if len(shortest) > 1:
                 first = _links_on(shortest[0])
                 shortest = [shortest[0], min(shortest[1:], key=lambda path: len(first & _links_on(path)))]

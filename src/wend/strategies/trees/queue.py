@@ -94,26 +94,26 @@ class TreeQueue:
     def add(self, what: OwnEvent | BlockedCopy, limit: int, unreached: Unreached = NOBODY) -> list[Drop]:
         if isinstance(what, BlockedCopy):
             self.copies.append(what)
-            return [self._drop(self.copies.pop(0), NO_ROOM)] if len(self.copies) > limit else []
+            return [self._drop_copy(self.copies.pop(0), NO_ROOM)] if len(self.copies) > limit else []
         self.own_events[what.event.id] = what
         if len(self.own_events) <= limit:
             return []
-        return self._remove(self.own_events.pop(next(iter(self.own_events))), NO_ROOM, unreached)
+        return self._remove_own(self.own_events.pop(next(iter(self.own_events))), NO_ROOM, unreached)
 
     def expire(self, now: Nanos, unreached: Unreached) -> list[Drop]:
         drops: list[Drop] = []
         old = [own for own in self.own_events.values() if now - own.born_ns > HOLD_NS]
         for own in old:
             del self.own_events[own.event.id]
-            drops += self._remove(own, NO_TREE, unreached)
-        drops += [self._drop(copy, NO_TREE) for copy in self.copies if now - copy.born_ns > HOLD_NS]
+            drops += self._remove_own(own, NO_TREE, unreached)
+        drops += [self._drop_copy(copy, NO_TREE) for copy in self.copies if now - copy.born_ns > HOLD_NS]
         self.copies = [copy for copy in self.copies if now - copy.born_ns <= HOLD_NS]
         return drops
 
-    def _drop(self, copy: BlockedCopy, reason: DropCode) -> Drop:
+    def _drop_copy(self, copy: BlockedCopy, reason: DropCode) -> Drop:
         return Drop(copy.event.id, tuple(sorted(copy.owed)), reason)
 
-    def _remove(self, own: OwnEvent, reason: DropCode, unreached: Unreached) -> list[Drop]:
+    def _remove_own(self, own: OwnEvent, reason: DropCode, unreached: Unreached) -> list[Drop]:
         """Remove an event and return its drops.
 
         If the event reached no other peer, it is dropped for its publisher. If known peers lack it, it is dropped for

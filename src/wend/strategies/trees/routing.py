@@ -94,11 +94,11 @@ class TreeRouting(Routing):
             case Failed(forward) if view.persistence:
                 return [give_up_failed(forward)]
             case Failed(forward):
-                return [*self._on_failed(forward, view), *self._resume(now, view)]
+                return [*self._on_failed(forward, view), *self._send_queued(now, view)]
             case LinkChanged() | Changed("tree-routes"):
-                return self._resume(now, view)
+                return self._send_queued(now, view)
             case Begun() | Due():
-                return [*self._resume(now, view), Timer(now + CHECK_NS)]
+                return [*self._send_queued(now, view), Timer(now + CHECK_NS)]
         return []
 
     def unfinished(self) -> Iterable[EventId]:
@@ -112,14 +112,14 @@ class TreeRouting(Routing):
 
     def _on_arrived(self, now: Nanos, packet: Arrived, view: View) -> list[PluginEffect]:
         event, born = packet.event, packet.born_ns
-        table = self._table(packet.header, view)
+        table = self._find_table(packet.header, view)
         if view.persistence:
             return self._send_by_name(packet, table, view)
         if table is not None:
-            return self._send(table, event, born, packet.sender, view, packet.dests)
+            return self._send_on_tree(table, event, born, packet.sender, view, packet.dests)
         return self._publish(now, OwnEvent(event, born, needs_one_tree=packet.header is not None), view)
 
-    def _table(self, header: TreeHeader | None, view: View) -> TreeInterestTable | None:
+    def _find_table(self, header: TreeHeader | None, view: View) -> TreeInterestTable | None:
         tables: TreeTables = view.interest.tables
         return None if header is None else tables.find(header.generation, header.tree)
 
@@ -132,10 +132,10 @@ class TreeRouting(Routing):
             if len(own.reached) <= 1:
                 chosen = serving[:1] if own.needs_one_tree else self._choose_trees(serving, own.event, view, effects)
                 for table in chosen:
-                    effects += self._send(table, own.event, own.born_ns, view.me, view)
+                    effects += self._send_on_tree(table, own.event, own.born_ns, view.me, view)
             elif members - own.reached:
                 late = tuple(sorted(members - own.reached))
-                effects += self._send(serving[0], own.event, own.born_ns, view.me, view, late)
+                effects += self._send_on_tree(serving[0], own.event, own.born_ns, view.me, view, late)
             unreached = self._find_unreached(serving[0], view)
             if not self.queue.is_unsettled(now, own.born_ns, unreached):
                 return effects
@@ -162,7 +162,7 @@ class TreeRouting(Routing):
             effects.append(Notice("trees-spared", view.me, len(serving) - len(chosen)))
         return [serving[tree] for tree in chosen]
 
-    def _send(
+    def _send_on_tree(
         self,
         table: TreeInterestTable,
         event: Event,
@@ -178,7 +178,7 @@ class TreeRouting(Routing):
                 tries = 1 if self._sends_once else TRIES
                 effects.append(Forward(peer, event, born, share, tries=tries, header=header))
             else:
-                owed = frozenset(share) or table.behind(peer)
+                owed = frozenset(share) or table.peers_behind(peer)
                 effects += self._queue_copy(BlockedCopy(event, born, share, owed, header, peer), view)
         return effects
 
@@ -196,7 +196,7 @@ class TreeRouting(Routing):
         serving = self._serving(view) or []
         if packet.sender == view.me and not packet.ranks and serving:
             known = tuple(d for d in packet.dests if d in serving[0].members)
-            routes = tuple(tree.worst_to(known) for tree in serving)
+            routes = tuple(tree.worst_cost_to(known) for tree in serving)
             chosen = [serving[tree] for tree in fewest_trees(routes, view.interest.table.need(packet.event))]
             spared = len(serving) - len(chosen)
             notices = [Notice("trees-spared", view.me, spared)] if spared else []
@@ -215,7 +215,7 @@ class TreeRouting(Routing):
         for tree in trees:
             shares: dict[PeerId, list[PeerId]] = {}
             for dest in remaining:
-                peer = tree.toward(dest)
+                peer = tree.next_hop_to(dest)
                 if peer is not None and peer != packet.sender and _is_usable(peer, view):
                     shares.setdefault(peer, []).append(dest)
                     stuck.pop(dest, None)
@@ -231,8 +231,8 @@ class TreeRouting(Routing):
     # ---------------------------------------------------------------- queued copies
 
     def _on_failed(self, forward: Forward, view: View) -> list[PluginEffect]:
-        table = self._table(forward.header, view)
-        behind = frozenset((forward.peer,)) if table is None else table.behind(forward.peer)
+        table = self._find_table(forward.header, view)
+        behind = frozenset((forward.peer,)) if table is None else table.peers_behind(forward.peer)
         owed = frozenset(forward.dests) or behind
         copy = BlockedCopy(forward.event, forward.born_ns, forward.dests, owed, forward.header, forward.peer)
         return self._queue_copy(copy, view)
@@ -242,7 +242,7 @@ class TreeRouting(Routing):
             return [Drop(copy.event.id, tuple(sorted(copy.owed)), "no-answer")]
         return [Notice("queued", view.me), *self.queue.add(copy, self._limit)]
 
-    def _resume(self, now: Nanos, view: View) -> list[PluginEffect]:
+    def _send_queued(self, now: Nanos, view: View) -> list[PluginEffect]:
         """Send queued copies: over the link if it is back, else by name on newer trees that reach the destinations."""
         serving = self._serving(view)
         if serving is not None and serving[0].generation != self._served:
@@ -289,7 +289,9 @@ class TreeRouting(Routing):
         effects: list[PluginEffect] = []
         there, absent = owed & table.members, owed - table.members
         if there - {view.me}:
-            effects += self._send(table, copy.event, copy.born_ns, view.me, view, tuple(sorted(there - {view.me})))
+            effects += self._send_on_tree(
+                table, copy.event, copy.born_ns, view.me, view, tuple(sorted(there - {view.me}))
+            )
         if absent:
             waits = BlockedCopy(copy.event, copy.born_ns, tuple(sorted(absent)), absent, None, view.me)
             effects += self.queue.add(waits, self._limit)
