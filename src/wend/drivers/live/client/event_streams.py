@@ -131,7 +131,7 @@ class EventStreams:
     def go_on(self, handle: int, position: int) -> None:
         """Tell the peer that the events of a log up to this position were taken."""
         if self._connection.writer is not None:
-            self._write(frames.Continue(handle, position))
+            self._write_frame(frames.Continue(handle, position))
 
     def stand_by(self, handle: int, standby_ns: Nanos) -> None:
         """Ask for the events of a durable subscription from this age on."""
@@ -169,7 +169,7 @@ class EventStreams:
             case frames.Finished(handle):
                 del self._open[handle]
                 stream.end(None)
-                self._write(frames.Unsubscribe(self.number(), handle))
+                self._write_frame(frames.Unsubscribe(self.number(), handle))
             case frames.Replaced(handle):
                 del self._open[handle]
                 stream.end(ClientError("another client took over this durable subscription", code="taken-over"))
