@@ -8,7 +8,7 @@ from wend.drivers.live.access.source_limits import MAX_CLIENTS
 from wend.drivers.live.broker import broker, listener
 from wend.drivers.live.client import connection
 from wend.drivers.live.transport import wire
-from wend.model.events import MAX_ATTRIBUTES, MAX_HEADERS, DurableOptions, Event, Range
+from wend.model.events import MAX_ATTRIBUTES, MAX_HEADERS, CodedBlock, DurableOptions, Event, Range
 from wend.model.publication import MAX_ATTRIBUTES_BYTES, MAX_PAYLOAD_BYTES
 
 PAGE = """\
@@ -78,6 +78,8 @@ and `Publish(ref=1, attributes={{"topic": "a"}}, payload=b"hi")` is
 {to_client}[Status](status.md) lists the fields of `StatusSnapshot`.
 """
 
+STRUCTS = (Event, CodedBlock, Range, frames.PostedEvent, DurableOptions, frames.DurableStatus, frames.LogPlace)
+
 
 def page() -> str:
     publish = frames.Publish(1, {"topic": "a"}, b"hi")
@@ -90,9 +92,7 @@ def page() -> str:
         headers=MAX_HEADERS,
         event=MAX_ATTRIBUTES_BYTES,
         payload=MAX_PAYLOAD_BYTES,
-        types=structs(
-            (Event, Range, frames.PostedEvent, DurableOptions, frames.DurableStatus, frames.LogPlace), "struct"
-        ),
+        types=structs(STRUCTS, "struct"),
         greet_s=listener.GREET_S,
         clients=MAX_CLIENTS,
         handles=broker.MAX_HANDLES,

@@ -1,7 +1,7 @@
 """`mrst` and `spt-k`: every event goes on k trees, each copy on its own (quist, section 6.3).
 
 If all subscribers of an event state a reliability target, the event uses only as many trees as the target needs
-(`table.py`).
+(`table.py`). With a code rate, large events travel in blocks instead of copies, each block on one tree.
 
 A publisher uses the newest generation of trees on which all its neighbours have announced their interest
 (`interest.py`). A copy stays on the tree and generation that it started on; peers keep earlier generations for
@@ -25,6 +25,8 @@ from wend.protocol.plugins import (
     Arrived,
     Begun,
     Changed,
+    Coder,
+    CopyKey,
     DeliverySettings,
     Drop,
     Due,
@@ -40,6 +42,7 @@ from wend.protocol.plugins import (
     Routing,
     Timer,
     View,
+    copy_key,
     fork,
     give_up_failed,
 )
@@ -84,6 +87,7 @@ class TreeRouting(Routing):
     def __init__(self, config: PeerConfig) -> None:
         self._sends_once = config.of(TreeRoutingSettings).send_once
         self._limit = config.of(DeliverySettings).retry_limit
+        self._coder = Coder(config)
         self.queue = TreeQueue()
         self._served: Generation | None = None
 
@@ -131,8 +135,7 @@ class TreeRouting(Routing):
             members = serving[0].members
             if len(own.reached) <= 1:
                 chosen = serving[:1] if own.needs_one_tree else self._choose_trees(serving, own.event, view, effects)
-                for table in chosen:
-                    effects += self._send_on_tree(table, own.event, own.born_ns, view.me, view)
+                effects += self._send_on_each(chosen, own.event, own.born_ns, view)
             elif members - own.reached:
                 late = tuple(sorted(members - own.reached))
                 effects += self._send_on_tree(serving[0], own.event, own.born_ns, view.me, view, late)
@@ -144,6 +147,17 @@ class TreeRouting(Routing):
             unreached = NOBODY
             effects.append(Notice("queued", view.me))
         return [*effects, *self.queue.add(own, self._limit, unreached)]
+
+    def _send_on_each(
+        self, trees: list[TreeInterestTable], event: Event, born: Nanos, view: View
+    ) -> list[PluginEffect]:
+        """Send a copy on each tree; or, if the event is coded, as many blocks on each tree as on any other."""
+        blocks = self._coder.cut(event, view) if len(trees) > 1 else []
+        effects: list[PluginEffect] = [Notice("coded", view.me)] if blocks else []
+        copies = [(trees[number % len(trees)], block) for number, block in enumerate(blocks)]
+        for table, copy in copies or [(table, event) for table in trees]:
+            effects += self._send_on_tree(table, copy, born, view.me, view)
+        return effects
 
     def _find_unreached(self, serving: TreeInterestTable, view: View) -> Unreached:
         newest, members = tree_graph(view).newest, serving.members
@@ -256,7 +270,7 @@ class TreeRouting(Routing):
         for own in own_events.values():
             effects += self._publish_again(now, own, serving, unreached, view)
         copies, self.queue.copies = self.queue.copies, []
-        moved: dict[EventId, tuple[BlockedCopy, frozenset[PeerId]]] = {}
+        moved: dict[CopyKey, tuple[BlockedCopy, frozenset[PeerId]]] = {}
         for copy in copies:
             if copy.header is not None and _is_usable(copy.peer, view):
                 effects.append(
@@ -265,8 +279,9 @@ class TreeRouting(Routing):
             elif serving is not None and (
                 copy.header is None or order(serving[0].generation) > order(copy.header.generation)
             ):
-                owed = moved[copy.event.id][1] if copy.event.id in moved else frozenset()
-                moved[copy.event.id] = (copy, owed | copy.owed)
+                key = copy_key(copy.event)
+                owed = moved[key][1] if key in moved else frozenset()
+                moved[key] = (copy, owed | copy.owed)
             else:
                 self.queue.copies.append(copy)
         for copy, owed in moved.values():
