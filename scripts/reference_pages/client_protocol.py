@@ -78,6 +78,8 @@ and `Publish(ref=1, attributes={{"topic": "a"}}, payload=b"hi")` is
 {to_client}[Status](status.md) lists the fields of `StatusSnapshot`.
 """
 
+STRUCTS = (Event, CodedBlock, Range, frames.PostedEvent, DurableOptions, frames.DurableStatus, frames.LogPlace)
+
 
 def page() -> str:
     publish = frames.Publish(1, {"topic": "a"}, b"hi")
@@ -90,7 +92,7 @@ def page() -> str:
         headers=MAX_HEADERS,
         event=MAX_ATTRIBUTES_BYTES,
         payload=MAX_PAYLOAD_BYTES,
-        types=structs((Event, CodedBlock, Range, frames.PostedEvent, DurableOptions, frames.DurableStatus), "struct"),
+        types=structs(STRUCTS, "struct"),
         greet_s=listener.GREET_S,
         clients=MAX_CLIENTS,
         handles=broker.MAX_HANDLES,

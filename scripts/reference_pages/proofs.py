@@ -77,6 +77,27 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "protocol/delivery/test_lost_records.py::test_after_lost_records_an_event_from_before_the_restart_is_marked",
         "drivers/live/test_lost_stores.py::test_events_from_before_the_loss_are_marked_and_later_ones_are_not",
     ),
+    "A peer with a log crashes or stops": (
+        "protocol/delivery/test_logged.py::test_an_event_is_in_the_log_before_it_is_recorded_and_acknowledged",
+        "drivers/live/logs/test_peer_logs.py::test_a_peer_that_is_killed_has_what_it_acknowledged_once",
+        "drivers/live/logs/test_reading.py::test_a_reader_goes_on_after_its_peer_was_killed",
+    ),
+    "A log cannot be written": (
+        "drivers/live/logs/test_peer_logs.py::test_nothing_is_promised_or_acknowledged_while_a_log_cannot_be_written",
+        "drivers/live/logs/test_log_damage.py::test_a_disk_without_space",
+    ),
+    "A log is damaged": (
+        "drivers/live/logs/test_log_damage.py::test_flipped_bytes_cost_the_records_that_they_hit",
+        "drivers/live/logs/test_log_damage.py::test_truncated_at_any_byte",
+        "drivers/live/logs/test_reading.py::test_damaged_records_are_counted",
+        "drivers/live/logs/test_reading.py::test_a_position_of_another_log_is_refused",
+    ),
+    "Retention overtakes a reader": (
+        "drivers/live/logs/test_reading.py::test_retention_that_overtakes_a_reader_is_said_and_counted",
+    ),
+    "A reader begins while events come": (
+        "drivers/live/logs/test_seams.py::test_random_seams_under_load_while_links_fail",
+    ),
     "A link corrupts packets": (
         "studies/test_fault_matrix.py::test_no_strategy_breaks_what_it_promises",
         "drivers/live/transport/test_shaper.py::test_a_corrupted_datagram_differs_in_one_bit_and_fails_its_checksum",
@@ -104,6 +125,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
 
 NOT_TESTED = {
     "The subscriber's peer crashes": "the gap of a plain subscription",
+    "A peer with a log crashes or stops": "a loss of power",
     "A client is gone": "the loss of plain subscriptions",
     "A client fails over to another peer": "the loss",
     "A queue group loses its last member at a peer": "the loss",

@@ -43,7 +43,7 @@ SUBCOMMANDS = {
     ),
     "peer": Subcommand("peer_command", "Run one peer from its configuration file."),
     "pub": Subcommand("pub_sub_commands", "Publish an event."),
-    "sub": Subcommand("pub_sub_commands", "Print events as they arrive, until Ctrl-C, --count or --timeout."),
+    "sub": Subcommand("pub_sub_commands", "Print events as they arrive, until Ctrl-C, --count, --timeout or --until."),
     "status": Subcommand("status_command", "Print the state of a running peer: its links and its counters."),
     "subscriptions": Subcommand(
         "subscriptions_command", "List the durable subscriptions of a running peer, or remove one."
@@ -52,6 +52,7 @@ SUBCOMMANDS = {
         "forget_command",
         "Drop what all peers store for a peer that is gone for good.",
     ),
+    "log": Subcommand("log_commands", "Show the logs of a running peer."),
     "link": Subcommand("link_commands", "List, add and remove the links of a running peer."),
     "key": Subcommand("key_commands", "Make, sign, show and revoke the keys of peers and clients."),
     "sim": Subcommand("sim_command", "Run one scenario in the simulator.", "sim"),

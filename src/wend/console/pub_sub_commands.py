@@ -12,6 +12,7 @@ import sys
 from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -123,12 +124,23 @@ def sub(
     group: Annotated[
         str | None, typer.Option(help="The queue group: one of its members, at any peer, gets each event.")
     ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHEN", help="Read a log from here, then go on: first, 2h, 2026-03-01T12:00, or a position."
+        ),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="WHEN", help="End before this time or position of the log, or now.")
+    ] = None,
+    last: Annotated[int | None, typer.Option(min=0, help="Begin with so many of the last events of the log.")] = None,
+    log: Annotated[str | None, typer.Option(metavar="NAME", help="The log to read, if there are several.")] = None,
     count: Annotated[int | None, typer.Option(min=1, help="Stop after this many events.")] = None,
     timeout: Annotated[str | None, typer.Option(help="Stop after this time: 10s.")] = None,
     at: PeerOptions = LOCAL_PEER,
     as_json: Json = False,
 ) -> None:
-    """Print events as they arrive, until Ctrl-C, --count or --timeout."""
+    """Print events as they arrive, until Ctrl-C, --count, --timeout or --until."""
     limit = None if timeout is None else parse_duration(timeout) / SECOND
     soon: float | str | None = deadline
     if deadline is not None and not deadline.endswith("x"):
@@ -143,6 +155,10 @@ def sub(
         "order": "publisher" if in_order else None,
         "expire": expire,
         "group": group,
+        "since": since,
+        "until": until,
+        "last": last,
+        "log": log,
     }
     try:
         complete = at.ask(lambda client: _print_events(client, filter, options, count, limit, as_json))
@@ -188,6 +204,8 @@ def _print_dropped(events: "EventStream") -> None:
 
 
 def _event_text(event: "Arrival", as_json: bool) -> str:
+    from wend.drivers.live.client.arrivals import LogArrival
+
     text = event.payload.decode("utf-8", "backslashreplace")
     if as_json:
         import msgspec
@@ -196,9 +214,13 @@ def _event_text(event: "Arrival", as_json: bool) -> str:
         fields |= {} if _is_text(event.payload) else {"payload_base64": b64encode(event.payload).decode()}
         fields |= {"headers": event.headers} if event.headers else {}
         fields |= {"signed_by": event.signed_by} if event.signed_by is not None else {}
+        fields |= {"position": event.position, "time": event.time} if isinstance(event, LogArrival) else {}
         return json.dumps({**fields, "age_ms": round(event.age * 1000, 3), "late": event.late})
     pairs = " ".join(f"{name}={value}" for name, value in event.attributes.items())
     late = ", late" if event.late else ""
+    if isinstance(event, LogArrival):
+        when = datetime.fromtimestamp(event.time, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3]
+        return "  ".join(part for part in (pairs, text, f"(#{event.position} {when}Z{late})") if part)
     return "  ".join(part for part in (pairs, text, f"({event.age * 1000:.1f} ms{late})") if part)
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from wend.model.errors import ConfigError
 
-_HINT = "a duration looks like 200ms, 1.5s, 10min or 2h"
+_HINT = "a duration looks like 200ms, 1.5s, 10min, 2h or 7d"
 
 Nanos = int
 
@@ -19,9 +19,14 @@ YEAR: Final = 8766 * HOUR
 FOREVER: Final = 1 << 62
 """A time that never comes. It is far enough below 2^63 that adding a duration does not overflow 64 bits."""
 
-_UNITS = {"ns": 1, "us": US, "ms": MS, "s": SECOND, "min": MINUTE, "m": MINUTE, "h": HOUR, "": SECOND}
+_UNITS = {"ns": 1, "us": US, "ms": MS, "s": SECOND, "min": MINUTE, "m": MINUTE, "h": HOUR, "d": 24 * HOUR, "": SECOND}
 _LONGEST: Nanos = 200 * YEAR  # 63 bits hold 292 years
 _DURATION = re.compile(r"\s*([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)\s*([a-z]*)\s*")
+_SIZES: dict[str, int] = {
+    "": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
+    "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40,
+}  # fmt: skip
+_SIZE = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,6})?)\s*([A-Za-z]*)\s*")
 
 
 def parse_duration(text: str) -> Nanos:
@@ -40,6 +45,14 @@ def parse_milliseconds(text: str, what: str) -> Nanos:
     if _DURATION.fullmatch(text) and text.strip()[-1] in "0123456789.":
         raise ConfigError(f"{what} {text.strip()} needs a unit: {text.strip()}ms or {text.strip()}s")
     return parse_duration(text)
+
+
+def parse_bytes(text: str) -> int:
+    """Parse a number of bytes: `20GiB`, `500MB`, `4096`."""
+    match = _SIZE.fullmatch(text)
+    if match is None or match[2].lower() not in _SIZES:
+        raise ConfigError(f"cannot read {text!r} as a number of bytes: it looks like 500MB, 20GiB or 4096")
+    return round(Decimal(match[1]) * _SIZES[match[2].lower()])
 
 
 def seconds(value: float) -> Nanos:

@@ -218,7 +218,7 @@ class DriverInputs:
 
     def _stop(self, now: Nanos, event: Stopping, effects: Effects) -> None:
         away_ns = event.away_ns
-        if self._store is not None and not self._local.durable.backlogs:
+        if self._store is not None and not self._local.durable.backlogs and not self._local.logs:
             # its clients have as long to reconnect as after a crash
             away_ns = min(away_ns, self._host.view.config.of(DeliverySettings).grace_ns)
         if self._store is None or not away_ns:

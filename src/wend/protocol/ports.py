@@ -45,6 +45,9 @@ class LocalSubscription(msgspec.Struct, frozen=True, gc=False):
     """If set, the subscription outlives the client's connection and, with a store, the peer's process."""
     announced: bool = True
     """Whether it is announced to other peers. If not, it gets only events that are published for this peer alone."""
+    logged: bool = False
+    """Whether a log of the driver takes the events. The driver stores an event before it carries out later effects, so
+    the delivery comes before the record that ends the peer's responsibility."""
 
 
 class Started(msgspec.Struct, frozen=True, gc=False):

@@ -13,6 +13,7 @@ import msgspec
 
 from wend.drivers.live.access.grants import Grant
 from wend.drivers.live.addressing.addresses import Address, check_listen_address, parse_address, resolve_address
+from wend.drivers.live.logs.settings import EventLogEntry
 from wend.drivers.live.paths.source import NONE, SOURCES
 from wend.drivers.live.transport.multicast import AUTO, MulticastOptions, check_interface, parse_multicast
 from wend.drivers.settings import ByName, Configuration
@@ -208,6 +209,17 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         str | None, everyday("The file in which a peer with persistence stores events, relative to the peer's file.")
     ] = None
     sync: Annotated[bool, setting("Whether stored events also survive a loss of power. This is slower.")] = False
+    logs: Annotated[
+        tuple[EventLogEntry, ...],
+        everyday(
+            "Logs of events, to be read again: tables of name, filter, sync, and what they keep: keep (7d), bytes "
+            "(20GiB) or events.",
+            requires=Rule(("store",), "need a store, so that a restart of the peer loses nothing"),
+        ),
+    ] = ()
+    logs_folder: Annotated[
+        str | None, setting("The folder of the logs, relative to the peer's file; by default logs-ID.")
+    ] = None
     away_ns: Annotated[
         Nanos,
         everyday(
@@ -276,6 +288,7 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         self._check_links()
         self._check_addresses()
         self._check_neighbours()
+        self._check_logs()
         self._own_cluster()
 
     def _check_plugins(self) -> None:
@@ -340,7 +353,21 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         for n in self.neighbours:
             n.check()
 
+    def _check_logs(self) -> None:
+        names = [each.name for each in self.logs]
+        for each in self.logs:
+            each.check()
+        if len({*names}) < len(names):
+            raise ConfigError(f"the logs of a peer need different names, got {', '.join(names)}")
+        if self.logs and not self.of(DeliverySettings).persistence:
+            raise ConfigError("logs need persistence = true, so that a restart of the peer loses nothing")
+
     # ---------------------------------------------------------------- for the driver
+
+    @property
+    def logs_path(self) -> Path:
+        """The folder of the logs."""
+        return Path(self.logs_folder or f"logs-{self.id}")
 
     @property
     def listen_address(self) -> Address:
@@ -387,6 +414,10 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         return changed + [name for name in settings if self.settings.get(name) != other.settings.get(name)]
 
 
+FILES = ("store", "plan", "paths", "inferred_topology", "keys", "grants_folder", "telemetry", "logs_folder")
+"""The settings that name a file or a folder."""
+
+
 def implied_strategy(fields: Mapping[str, Any]) -> str | None:
     """The strategy of a file that names an interest or a membership, but no strategy; None: the default."""
     interest, membership = fields.get("interest"), MEMBERSHIP.get(str(fields.get("membership")))
@@ -408,9 +439,10 @@ def load_peer_file(path: Path, *, insecure: bool = False, join: Sequence[str] = 
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}", code=error.code) from None
     # Files are relative to the file that names them, not to the folder in which the process was started.
+    file = msgspec.structs.replace(file, logs_folder=str(file.logs_path)) if file.logs else file
     beside = {
         name: str(path.parent / place)
-        for name in ("store", "plan", "paths", "inferred_topology", "keys", "grants_folder", "telemetry")
+        for name in FILES
         if (place := getattr(file, name)) is not None and not (name == "paths" and place in SOURCES)
     }
     return msgspec.structs.replace(file, **beside)

@@ -12,6 +12,7 @@ FailureCode = Literal[
     "handle-input", "carry-out-effect", "tell-observer",
     "send", "receive", "multicast",
     "store-record", "withheld-ack", "lost-state-record", "damaged-record",
+    "log-record", "damaged-log", "log-retention",
     "read-file", "read-keys", "load-plan", "read-pushed-plan",
     "telemetry", "telemetry-rows", "telemetry-segment", "telemetry-removed", "telemetry-left-over",
 ]  # fmt: skip
@@ -27,6 +28,9 @@ FAILURES: dict[FailureCode, str] = {
     "withheld-ack": "The peer withheld an ACK because it could not write its store.",
     "lost-state-record": "The peer did not store the state of a neighbour, which sends it again after a restart.",
     "damaged-record": "The peer could not read some bytes of its store when it started; its log says which.",
+    "log-record": "The peer could not write a record to a log. It tries again, and acknowledges nothing meanwhile.",
+    "damaged-log": "The peer could not read the end of a log when it started; its log says how much.",
+    "log-retention": "The peer could not remove the old events of a log.",
     "read-file": "The peer could not read its file again when a signal asked for it.",
     "read-keys": "The peer could not read its keys or grants again when a signal asked for it.",
     "load-plan": "The peer could not read a plan when a signal asked for it.",

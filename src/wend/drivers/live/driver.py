@@ -17,6 +17,7 @@ from wend.drivers.live.addressing.joining import Joining
 from wend.drivers.live.clock import Clock
 from wend.drivers.live.counters import Counters
 from wend.drivers.live.log_limit import LogLimit
+from wend.drivers.live.logs.peer_logs import LogWriteError, PeerLogs
 from wend.drivers.live.observer import Observers
 from wend.drivers.live.reports import FailureLog
 from wend.drivers.live.store.store import Store
@@ -90,6 +91,7 @@ class PeerDriver:
         self.subscribers: LocalSubscribers | None = None
         self.forwarding: ForwardingGrants | None = None
         """What neighbours may forward; None: everything."""
+        self.logs: PeerLogs | None = None
         self.running = False
         self.store = StoreWriter(self.id, store, self._deliver_late, self.failed, counters, clock)
         self._held = self.store.held
@@ -263,6 +265,9 @@ class PeerDriver:
                 continue
             try:
                 self._performers[type(effect)](effect)
+            except LogWriteError as error:
+                assert isinstance(effect, Deliver)
+                self.store.hold_for_log(effect, error)
             except Exception:
                 self.failed("carry-out-effect", effect)
 
@@ -311,12 +316,17 @@ class PeerDriver:
             self._joining.find_address(effect, self._last_sender)
 
     def _deliver(self, effect: Deliver) -> None:
+        """Hand an event to subscribers, or append it to a log. Raises `LogWriteError`."""
+        log_ = None if self.logs is None else self.logs.find(effect.subscription.number)
+        if self.logs is not None and log_ is not None:
+            self.logs.append(log_, effect)
+            self.store.queued = effect.event.id
         self._counters.deliveries += 1
         if effect.deadline_ns is not None and effect.age_ns > effect.deadline_ns:
             self._counters.late_deliveries += 1
         if self.observers.on_delivered:
             self.observers.notify(self.observers.on_delivered, effect, effect)
-        if self.subscribers is not None:
+        if self.subscribers is not None and log_ is None:
             self.subscribers.deliver(effect)
 
     def _deliver_late(self, effect: Deliver, waited_ns: Nanos) -> None:

@@ -7,6 +7,8 @@ can send several requests before the first answer. The size of a frame is bounde
 `transport/wire.py` encodes and decodes frames.
 """
 
+from typing import Annotated, Literal
+
 import msgspec
 
 from wend.drivers.live.status import StatusSnapshot
@@ -97,6 +99,46 @@ class Subscribe(msgspec.Struct, frozen=True, gc=False, tag="subscribe"):
     """The age before which the peer does not deliver an event, because another home does so first."""
     factor: float | None = None
     """The deadline as a multiple of the shortest delay from the publisher's peer, instead of `deadline_ns`."""
+
+
+class LogPlace(msgspec.Struct, frozen=True, gc=False):
+    """A place in a log."""
+
+    by: Literal["first", "position", "time", "age", "last", "end"]
+    """What `value` is: a position, a wall-clock time in nanoseconds, an age in nanoseconds, or how many of the last
+    events that match. `first` and `end` need no value."""
+    value: Annotated[int, msgspec.Meta(ge=0, le=2**62)] = 0
+
+
+class ReadLog(msgspec.Struct, frozen=True, gc=False, tag="read-log"):
+    """Read the events of a log that match a filter, in the order of their positions, and then those that come; the
+    answer is `Completed`. Deliveries name their positions. `Unsubscribe` ends it."""
+
+    ref: int
+    handle: int
+    """As in `Subscribe`."""
+    filter: str
+    begin: LogPlace
+    """Where to begin: with the first event of this place or later."""
+    end: LogPlace | None = None
+    """Where to end, with `Finished`: before the first event of this place or later."""
+    log: str = ""
+    """The name of the log; empty: the first one that has all events that the filter matches."""
+    log_id: str = ""
+    """The log to which the position of `begin` belongs; empty: any."""
+    window: int = 1024
+    """The most events that the client has not taken (`Continue`)."""
+    deadline_ns: Nanos | None = None
+    """The age from which deliveries are late."""
+    order: bool = False
+    """Whether events of one publisher must be in the order of publication; not all logs are."""
+
+
+class Continue(msgspec.Struct, frozen=True, gc=False, tag="continue"):
+    """The client has taken the events of a log up to this position. The peer does not answer."""
+
+    handle: int
+    position: int
 
 
 class Confirm(msgspec.Struct, frozen=True, gc=False, tag="confirm"):
@@ -239,8 +281,11 @@ Request = (
     | ListSubscriptions
     | RemoveSubscription
     | Unretain
+    | ReadLog
 )
-ToPeer = Greet | Confirm | StandBy | Request
+Note = Confirm | StandBy | Continue
+"""What a client says and wants no answer to."""
+ToPeer = Greet | Note | Request
 
 # ---------------------------------------------------------------- from the peer
 
@@ -324,11 +369,13 @@ class Delivery(msgspec.Struct, frozen=True, gc=False, tag="delivery", omit_defau
     late: bool
     """Whether the age exceeds the deadline of the subscription."""
     position: int = 0
-    """What the client of a durable subscription confirms; 0 for other subscriptions."""
+    """What the client of a durable subscription confirms, or the position in a log; 0 for other subscriptions."""
     redelivered: bool = False
     """Whether a client may have got the event before: it did not confirm the event, or the peer has lost records."""
     retained: bool = False
     """Whether the event is older than the subscription, and a peer retained it."""
+    time_ns: Nanos = 0
+    """When it was appended to the log that is read, as wall-clock time; 0 for other subscriptions."""
 
 
 class Deliveries(msgspec.Struct, frozen=True, gc=False, tag="deliveries"):
@@ -337,11 +384,29 @@ class Deliveries(msgspec.Struct, frozen=True, gc=False, tag="deliveries"):
     deliveries: tuple[Delivery, ...]
 
 
-class MissedFrame(msgspec.Struct, frozen=True, gc=False, tag="missed"):
+class MissedFrame(msgspec.Struct, frozen=True, gc=False, tag="missed", omit_defaults=True):
     """The number of events that this subscription will not get, by reason."""
 
     handle: int
     counts: dict[str, int]
+    below: int = 0
+    """For a log: the position before which they are missing."""
+
+
+class Reading(msgspec.Struct, frozen=True, gc=False, tag="reading"):
+    """Where the peer reads a log from."""
+
+    handle: int
+    log: str
+    log_id: str
+    """Names the log wherever it is: positions mean something only within one log."""
+    position: int
+
+
+class Finished(msgspec.Struct, frozen=True, gc=False, tag="finished"):
+    """A log was read to the end that the client asked for."""
+
+    handle: int
 
 
 class Replaced(msgspec.Struct, frozen=True, gc=False, tag="replaced"):
@@ -381,4 +446,5 @@ class Dropped(msgspec.Struct, frozen=True, gc=False, tag="dropped"):
 
 
 Answer = Accepted | Posted | Completed | StatusFrame | Following | RefusedFrame | Subscriptions
-ToClient = Welcome | Answer | Delivery | Deliveries | Dropped | MissedFrame | Replaced
+Report = Dropped | MissedFrame | Replaced | Reading | Finished
+ToClient = Welcome | Answer | Delivery | Deliveries | Report

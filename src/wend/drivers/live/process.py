@@ -20,6 +20,7 @@ from wend.drivers.live.broker.broker import Broker
 from wend.drivers.live.broker.listener import TcpListener
 from wend.drivers.live.config import PeerFile
 from wend.drivers.live.counters import Counters
+from wend.drivers.live.logs.peer_logs import PeerLogs
 from wend.drivers.live.paths.source import NONE, PathSource, open_paths
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.plans.followed_plan import FollowedPlan
@@ -79,6 +80,7 @@ class PeerProcess:
             tell=self.peer.tell,
             is_silent=self.peer.is_silent,
         )
+        self.logs = self._open_logs()
         self.plan = FollowedPlan(self.peer.peer, self.peer.ask, counters, file.plan, file.store)
         self.broker = Broker(
             self.peer,
@@ -87,10 +89,23 @@ class PeerProcess:
             links=self.links,
             keys=self.keys,
             signs=file.sign,
+            logs=self.logs,
         )
         self.listener = TcpListener(self.broker, admission=self.admission)
         self._apply_forwarding_grants()
         self.recorder = None if file.telemetry is None else _make_recorder(self.peer, file, Path(file.telemetry))
+
+    def _open_logs(self) -> PeerLogs | None:
+        """Open the logs of the peer. Closes the peer if that fails."""
+        file, peer = self._file, self.peer
+        try:
+            if any(each.is_ordered for each in file.logs) and not peer.peer.knows_all_subscribers:
+                raise ConfigError('this strategy cannot keep publishers\' order: leave out order = "publisher" of logs')
+            peer.driver.logs = PeerLogs(file.logs, file.logs_path, peer.counters) if file.logs else None
+        except WendError:
+            peer.close()
+            raise
+        return peer.driver.logs
 
     async def start(self) -> None:
         try:
@@ -107,8 +122,11 @@ class PeerProcess:
                     stored=self._stored,
                     contacts_follow=follow,
                     lost_records=self._lost_records,
+                    subscriptions=() if self.logs is None else self.logs.subscriptions(),
                 )
             )
+            if self.logs is not None:
+                self.logs.begin(self.peer.tell, tuple(self.peer.peer.durable))
             if self.recorder is not None:
                 self.recorder.begin()
             self.broker.restore_durable()
@@ -138,6 +156,7 @@ class PeerProcess:
         self._names.close()
         await self.listener.stop()
         self.peer.close()
+        self._close_logs()
         await self._close_telemetry()
 
     async def stop(self) -> None:
@@ -145,7 +164,12 @@ class PeerProcess:
         self.broker.stopping = True
         await self.listener.stop()
         await self.peer.stop(self._file.away_ns)
+        self._close_logs()
         await self._close_telemetry()
+
+    def _close_logs(self) -> None:
+        if self.logs is not None:
+            self.logs.close()
 
     async def _close_telemetry(self) -> None:
         """Close the last segments. A thread waits for the disk, for a limited time."""

@@ -29,6 +29,36 @@ class PlanStatus(msgspec.Struct, frozen=True):
     """The version of a plan that the peer has checked and that waits for its commit; 0 if there is none."""
 
 
+class LogStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A log of a peer."""
+
+    filter: str
+    """Which events it takes."""
+    first: int
+    """The position of the oldest event that it holds."""
+    next: int
+    """The position of the event that comes next."""
+    events: int
+    """How many events it holds, with those that are damaged."""
+    bytes: int
+    """The size of its files."""
+    first_ns: Nanos = 0
+    """When the oldest event was appended, as wall-clock time; 0 if it holds none."""
+    newest_ns: Nanos = 0
+    """When the newest event was appended; 0 if there was none."""
+    appended: int = 0
+    """Events that were appended since the peer started."""
+    duplicates: int = 0
+    """Events that came again and were not appended again."""
+    dropped: int = 0
+    """Events that retention has dropped since the peer started."""
+
+    def numbers(self) -> Counts:
+        """All numbers, without those of time."""
+        names = ("first", "next", "events", "bytes", "appended", "duplicates", "dropped")
+        return {name: getattr(self, name) for name in names}
+
+
 class StatusSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """What a peer has counted since it started, and the state of its links and plug-ins."""
 
@@ -86,6 +116,8 @@ class StatusSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Datagrams lost and corrupted on purpose."""
     clients: Counts = {}
     """Connections and requests of clients; `now` is how many are connected."""
+    logs: dict[str, LogStatus] = {}
+    """The logs of the peer, by name."""
     plugins: dict[str, Counts] = {}
     """A section for each plug-in that reports a status."""
 
@@ -109,6 +141,8 @@ class StatusSnapshot(msgspec.Struct, frozen=True, kw_only=True):
         numbers |= {name: getattr(self, name) for name in ("subscriptions", "in_flight", "waiting")}
         numbers |= {"clients.now": self.clients["now"]} if "now" in self.clients else {}
         numbers |= {f"links.{link.neighbour}": int(link.up) for link in self.links}
+        for name, log in self.logs.items():
+            numbers |= {f"logs.{name}.{field}": value for field, value in log.numbers().items()}
         for section, counts in self.plugins.items():
             numbers |= {f"{section}.{name}": value for name, value in counts.items()}
         return numbers

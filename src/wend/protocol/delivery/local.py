@@ -19,6 +19,7 @@ from wend.protocol.config import DeliverySettings, PeerConfig
 from wend.protocol.delivery.automatic_offers import automatic_offer
 from wend.protocol.delivery.block_reassembly import BlockReassembly
 from wend.protocol.delivery.durable import BacklogEntry, DurableSubscriptions
+from wend.protocol.delivery.logged import LoggedSubscriptions
 from wend.protocol.delivery.order import HeldDelivery, PublisherOrder, PublisherOrders, is_patient, sort_per_publisher
 from wend.protocol.delivery.pending import PendingDeliveries
 from wend.protocol.delivery.published_keys import PublishedKeys
@@ -41,7 +42,7 @@ class LocalDelivery:
     __slots__ = (
         "_blocks", "_config", "_doubtful_ns", "_earliest_ns", "_interest", "_last", "_me", "_orders", "_reliability",
         "_remembers", "_route", "_seen", "_sequence", "_special", "_store", "_timers", "_unannounced", "_view",
-        "durable", "groups", "keys", "pending",
+        "durable", "groups", "keys", "logs", "pending",
     )  # fmt: skip
 
     def __init__(
@@ -82,8 +83,9 @@ class LocalDelivery:
             )
         self.keys = PublishedKeys(persistence=store is not None)
         self.durable = DurableSubscriptions(config, timers)
+        self.logs = LoggedSubscriptions()
         self._special: dict[int, LocalSubscription] = {}
-        """Subscriptions that are durable, ordered, or let events expire, by number."""
+        """Subscriptions that are durable, logged, ordered, or let events expire, by number."""
         self._unannounced: frozenset[int] = frozenset()
         self._timers = timers
         self._blocks: BlockReassembly | None = None
@@ -169,9 +171,10 @@ class LocalDelivery:
         except FilterError as error:
             effects.append(Refuse(self._me, "filter-syntax", str(error)))
             return False
+        self.logs.subscribe(wanted)
         if wanted.durable is not None:
             self.durable.subscribe(wanted, effects)
-        if wanted.durable is not None or wanted.qos.order or wanted.qos.expire:
+        if wanted.durable is not None or wanted.qos.order or wanted.qos.expire or wanted.logged:
             self._special[wanted.number] = wanted
         else:
             self._special.pop(wanted.number, None)
@@ -185,16 +188,17 @@ class LocalDelivery:
         self.groups.unsubscribe(number)
         if self._special.pop(number, None) is not None:
             self.durable.unsubscribe(number, effects)
+        self.logs.unsubscribe(number)
         if number in self._unannounced:
             self._unannounced -= {number}
             return False
         return True
 
     def withdraw(self, *, but_durable: bool) -> None:
-        """End all subscriptions, except durable ones if `but_durable`."""
+        """End all subscriptions, except durable ones and logs if `but_durable`."""
         self._interest.withdraw()
         if but_durable:
-            for wanted in self.durable.subscriptions():
+            for wanted in (*self.durable.subscriptions(), *self.logs.subscriptions()):
                 self._interest.subscribe(wanted, self._me)
 
     # ---------------------------------------------------------------- to the application
@@ -220,7 +224,7 @@ class LocalDelivery:
             self._mark_delivered(event, effects)
             return
         if pending is not None:
-            at_once = pending.hold_if_early(now, event, born, wanted, self.durable.backlogs, effects)
+            at_once = pending.hold_if_early(now, event, born, wanted, self.logs.union(self.durable.backlogs), effects)
             if at_once is None:
                 return
             wanted = at_once
@@ -270,10 +274,11 @@ class LocalDelivery:
             effects.append(Drop(event.id, (self._me,), "expired"))
             wanted = ()
         later: list[HeldDelivery] = []
+        wanted, is_logged = self.logs.deliver(now, event, born, wanted, effects)
         if self._special:
             wanted, later = self._split_by_wait(now, event, born, wanted, effects)
         self._mark_delivered(event, effects)  # after the record of a backlog: a crash in between loses nothing
-        if not wanted and not later and not expired:
+        if not wanted and not later and not expired and not is_logged:
             is_wider = self._interest.widened(event)
             effects.append(Notice("false-positive" if is_wider else "no-subscriber", self._me))
         for subscription, deadline in wanted:

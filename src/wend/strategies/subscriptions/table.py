@@ -83,7 +83,7 @@ class SubscriptionTable:
         self._covered_topics: dict[object, bool] | None = None
         """By topic, whether an advertisement covers it; computed on demand."""
         self._durable: set[int] | None = None
-        """The numbers of this peer's durable subscriptions; None before the first one."""
+        """The numbers of this peer's durable subscriptions and logs; None before the first one."""
         self.away_ns: Nanos = 0
         """If above 0, this peer stops and will be back within this time."""
         self._revision = 0
@@ -221,7 +221,7 @@ class SubscriptionTable:
         if self.own is NO_SUBSCRIPTIONS:
             self.own = LocalSubscriptions(me)
         self.own.add(wanted.number, wanted.filter, wanted.qos, wanted.announced)
-        if wanted.durable is not None:
+        if wanted.durable is not None or wanted.logged:
             self._durable = self._durable or set()
             self._durable.add(wanted.number)
         self._forget_local()

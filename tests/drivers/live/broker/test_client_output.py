@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from wend.drivers.live import frames
-from wend.drivers.live.broker.client_session import ClientOutput
+from wend.drivers.live.broker.client_output import ClientOutput
 from wend.drivers.live.transport import wire
 from wend.model.events import Event, EventId, SubscriptionId
 from wend.protocol.ports import Deliver

@@ -9,7 +9,8 @@ import wend
 from tests.drivers.live.net import RawClient, Site, overlay, run, until
 from wend.drivers.live import frames
 from wend.drivers.live.broker import fair_scheduler
-from wend.drivers.live.broker.client_session import WRITE_HIGH_BYTES, ClientSession
+from wend.drivers.live.broker.client_output import WRITE_HIGH_BYTES
+from wend.drivers.live.broker.client_session import ClientSession
 from wend.drivers.live.transport import wire
 
 

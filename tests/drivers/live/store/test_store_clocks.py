@@ -31,7 +31,7 @@ class Clocks:
         self.boot = "a"
         monkeypatch.setattr(stores.time, "time_ns", lambda: self.wall_ns)
         monkeypatch.setattr(stores.time, "monotonic_ns", lambda: self.monotonic_ns)
-        monkeypatch.setattr(stores, "_boot_name", lambda: self.boot)
+        monkeypatch.setattr(stores, "boot_name", lambda: self.boot)
 
     def passes(self, time_ns: Nanos) -> None:
         self.wall_ns += time_ns

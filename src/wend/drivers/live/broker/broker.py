@@ -16,9 +16,11 @@ from wend.drivers.live.addressing.given_links import GivenLinks
 from wend.drivers.live.broker.administration import Administration
 from wend.drivers.live.broker.durable_attachments import DurableAttachments, Window
 from wend.drivers.live.broker.fair_scheduler import FairScheduler
+from wend.drivers.live.broker.log_readers import LogReaders
 from wend.drivers.live.broker.retained import RetainedExchange
 from wend.drivers.live.broker.signed_events import SignedEvents
 from wend.drivers.live.clock import monotonic
+from wend.drivers.live.logs.peer_logs import PeerLogs
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.plans.followed_plan import FollowedPlan
 from wend.drivers.live.status import StatusSnapshot
@@ -121,8 +123,9 @@ class Broker:
         links: GivenLinks | None = None,
         keys: "KeyFolder | None" = None,
         signs: bool = False,
+        logs: PeerLogs | None = None,
     ) -> None:
-        """`signs`: whether it signs the events of its clients with the peer's `keys`."""
+        """`signs`: whether it signs the events of its clients with the peer's `keys`. `logs`: what clients may read."""
         self.peer = peer
         self.scheduler = FairScheduler()
         self.counts: Counter[str] = Counter()
@@ -130,6 +133,8 @@ class Broker:
         self.signatures = SignedEvents(self.counts, keys, signs=signs)
         self.administration = Administration(peer, plan, links, experiments=experiments)
         self.durable = DurableAttachments(peer)
+        self.logs = logs
+        self.readers = LogReaders(logs, self.scheduler, self.signatures)
         self.stopping = False
         self._handles: dict[BrokerClient, dict[int, SharedKey | int]] = {}
         """By client and handle: the key of a shared subscription, or the number of a durable subscription."""
@@ -161,6 +166,7 @@ class Broker:
             clients=dict(self.counts),
             subscriptions=len(self._numbers),
             plan=self.administration.plan_status(),
+            logs={} if self.logs is None else self.logs.status(),
         )
 
     # ---------------------------------------------------------------- subscriptions of clients
@@ -257,6 +263,7 @@ class Broker:
 
     def unsubscribe(self, client: BrokerClient, handle: int) -> None:
         """End a subscription of a client, if the client has it."""
+        self.readers.end(client, handle)
         key = self._handles.get(client, {}).pop(handle, None)
         if key is None:
             return
@@ -287,6 +294,7 @@ class Broker:
         """End all subscriptions of a client that has left: at once those whose events others may get, and the rest in
         turn with the requests of other clients. While the peer stops they stay: the peer decides which ones it
         withdraws."""
+        self.readers.disconnect(client)
         if self.stopping:
             return
         left: list[int] = []

@@ -21,7 +21,7 @@ from wend.model.events import Qos, Value
 from wend.protocol.ports import Unretained
 
 if TYPE_CHECKING:
-    from wend.drivers.live.broker.client_session import ClientOutput
+    from wend.drivers.live.broker.client_output import ClientOutput
 
 PAGE_BYTES = frames.MAX_FRAME_BYTES // 2
 """The size limit for a list of durable subscriptions in one frame."""
@@ -44,6 +44,8 @@ class ClientRequests:
         match frame:
             case frames.Subscribe():
                 self._subscribe(frame)
+            case frames.ReadLog():
+                self._read_log(frame)
             case frames.Unsubscribe(ref, handle):
                 self._output.queue.forget_subscription(handle)
                 self._broker.unsubscribe(self._client, handle)
@@ -87,9 +89,11 @@ class ClientRequests:
                 self._tasks.add(task)  # the loop itself holds tasks only weakly
                 task.add_done_callback(self._tasks.discard)
 
-    def serve_unanswered(self, frame: frames.Confirm | frames.StandBy) -> None:
-        """Carry out a confirmation or a standby request, which the client expects no answer to."""
-        if isinstance(frame, frames.Confirm):
+    def serve_unanswered(self, frame: frames.Note) -> None:
+        """Carry out what a client says without waiting for an answer."""
+        if isinstance(frame, frames.Continue):
+            self._broker.readers.take(self._client, frame.handle, frame.position)
+        elif isinstance(frame, frames.Confirm):
             self._broker.confirm_deliveries(self._client, frame.handle, frame.positions, frame.ids)
         else:
             self._broker.stand_by(self._client, frame.handle, frame.standby_ns)
@@ -106,8 +110,7 @@ class ClientRequests:
             self._access.check_admin()
 
     def _subscribe(self, frame: frames.Subscribe) -> None:
-        if frame.handle < 1:
-            raise Refused(f"a subscription's number starts at 1, got {frame.handle}", code="invalid-subscription")
+        _check_handle(frame.handle)
         qos = Qos(
             deadline_ns=frame.deadline_ns,
             factor=frame.factor,
@@ -127,6 +130,16 @@ class ClientRequests:
         if frame.retained and frame.announced and frame.durable is None and not frame.group:
             self._broker.retained.on_subscribed(self._client, frame.handle, text)
 
+    def _read_log(self, frame: frames.ReadLog) -> None:
+        _check_handle(frame.handle)
+        text = frame.filter
+        if self._access is not None:
+            text, _ = self._access.grant_subscription(text, None, announced=True)
+        self._broker.readers.open(self._client, self._output, frame, text)
+        if self._access is not None:
+            self._access.record_subscription(frame.handle, None)
+        self._output.answer(frames.Completed(frame.ref))
+
     def _unretain(self, attribute: str, value: Value) -> None:
         if self._access is not None:
             self._access.check_replacement(attribute, value)
@@ -144,6 +157,11 @@ class ClientRequests:
             self._output.answer(await self._plan_pieces.serve(frame, self._broker.administration.followed_plan()))
         except WendError as error:
             self.refuse(frame.ref, error)
+
+
+def _check_handle(handle: int) -> None:
+    if handle < 1:
+        raise Refused(f"a subscription's number starts at 1, got {handle}", code="invalid-subscription")
 
 
 def _fill_page(ref: int, durable: list[frames.DurableStatus]) -> frames.Subscriptions:

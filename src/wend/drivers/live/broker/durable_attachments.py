@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from wend.drivers.live.client.subscribe_options import check_durable
 from wend.drivers.live.frames import DurableStatus
+from wend.drivers.live.logs.peer_logs import FIRST_NUMBER
 from wend.drivers.live.peer import LivePeer
 from wend.matching.filters import parse
 from wend.model.errors import ClientError, Refused
@@ -46,8 +47,9 @@ class DurableAttachments:
     def restore(self) -> int:
         """Take over the durable subscriptions from the peer's store. Returns the highest number among them, or 0."""
         backlogs = self._peer.peer.durable
-        self._numbers.update((backlog.options.name, number) for number, backlog in backlogs.items())
-        return max(backlogs, default=0)
+        numbers = [number for number in backlogs if number < FIRST_NUMBER]  # the others are those of logs
+        self._numbers.update((backlogs[number].options.name, number) for number in numbers)
+        return max(numbers, default=0)
 
     def make_or_change(self, request: LocalSubscription) -> int:
         """Make or change a subscription. A new one gets the number of the request. Returns the number of the

@@ -68,6 +68,15 @@ class DurableArrival(Arrival, frozen=True):
         self.stream.confirm(self.id)
 
 
+class LogArrival(Arrival, frozen=True):
+    """An event of a log."""
+
+    position: int = 0
+    """Its position in the log."""
+    time: float = 0.0
+    """When it was appended to the log, in seconds since 1970."""
+
+
 def make_reply(request: Arrival, payload: bytes, attributes: Attributes | None, headers: Headers | None) -> Publication:
     """The publication that answers a request. Raises `ClientError` if the event is not a request."""
     topic, slash, number = request.headers.get(REPLY_TO, "").rpartition("/")

@@ -27,6 +27,8 @@ from wend.drivers.live.client.durable_subscription import DurableSubscription
 from wend.drivers.live.client.event_stream import EventStream
 from wend.drivers.live.client.event_streams import BufferedSubscription, EventStreams
 from wend.drivers.live.client.homes import Homes
+from wend.drivers.live.client.log_options import When, log_request
+from wend.drivers.live.client.log_subscription import LogSubscription
 from wend.drivers.live.client.posts import Posts
 from wend.drivers.live.client.repeats import RepeatFilter
 from wend.drivers.live.client.subscribe_options import check_name, make_subscribe_frame
@@ -232,6 +234,10 @@ class Client:
         max_bytes: int | None = None,
         max_age: float | None = None,
         window: int = 256,
+        since: When | None = None,
+        until: When | None = None,
+        last: int | None = None,
+        log: str | None = None,
         buffer_msgs: int = BUFFER_MSGS,
         buffer_bytes: int = BUFFER_BYTES,
     ) -> EventStream:
@@ -247,6 +253,10 @@ class Client:
         the next client with this name. The peer repeats an event until the client has confirmed it: with `ack="auto"`
         when the application asks for the next event, with `ack="explicit"` when it calls `event.ack()`. At most
         `window` events are unconfirmed. `max_events`, `max_bytes` and `max_age` (seconds) bound the events that wait.
+
+        With `since`, `last`, `until` or `log` it reads a log of the peer: history first, then what comes. `since` is
+        "first", a duration such as "2h", a time or a position; `last=10` begins with the last ten events that match.
+        It ends at `until`, which may be "now". Events have a `position` and a `time`. `log` names one of several logs.
         """
         if buffer_msgs < 1 or buffer_bytes < 1:
             raise ClientError(f"a buffer of {buffer_msgs} messages and {buffer_bytes} bytes holds nothing")
@@ -265,6 +275,9 @@ class Client:
             max_age=max_age,
             window=window,
         )
+        if (since, until, last, log) != (None, None, None, None):
+            reader = LogSubscription(self.streams, log_request(request, since, until, last, log))
+            return EventStream(self.streams, request, reader)
         if name is not None:
             durable = DurableSubscription(request, self._homes, ack, self.timeout)
             self._durable.add(durable)
@@ -413,7 +426,7 @@ class Client:
                 self.streams.deliver(deliveries)
             case frames.Delivery():
                 self.streams.deliver((frame,))
-            case frames.Dropped() | frames.MissedFrame() | frames.Replaced():
+            case frames.Dropped() | frames.MissedFrame() | frames.Replaced() | frames.Reading() | frames.Finished():
                 self.streams.on_report(frame)
             case frames.Welcome():
                 pass

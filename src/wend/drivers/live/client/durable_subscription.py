@@ -83,6 +83,12 @@ class HomeAttachment:
     def deliver(self, delivery: frames.Delivery) -> None:
         self._subscription.deliver(self, delivery)
 
+    def on_missed(self, frame: frames.MissedFrame) -> None:
+        self.missed.update(frame.counts)
+
+    def on_reading(self, frame: frames.Reading) -> None:
+        """Do nothing: it reads no log."""
+
     def on_subscribed(self, peer: PeerId) -> None:
         if self.peer not in (-1, peer):
             self._subscription.confirmations.on_home_moved(self.confirmations)

@@ -5,9 +5,17 @@ from collections.abc import Generator
 from typing import Any
 
 from wend.drivers.live import frames
-from wend.drivers.live.client.arrivals import Arrival, DurableArrival, PublishReceipt, make_reply, split_signer
+from wend.drivers.live.client.arrivals import (
+    Arrival,
+    DurableArrival,
+    LogArrival,
+    PublishReceipt,
+    make_reply,
+    split_signer,
+)
 from wend.drivers.live.client.durable_subscription import DurableSubscription
 from wend.drivers.live.client.event_streams import BufferedSubscription, EventStreams, make_arrival
+from wend.drivers.live.client.log_subscription import LogSubscription
 from wend.model.errors import ClientError
 from wend.model.events import Attributes, EventId, Headers, PeerId
 from wend.model.units import SECOND
@@ -20,7 +28,7 @@ class EventStream:
         self,
         streams: EventStreams,
         request: frames.Subscribe,
-        subscription: BufferedSubscription | DurableSubscription,
+        subscription: BufferedSubscription | DurableSubscription | LogSubscription,
     ) -> None:
         self.filter = request.filter
         self.deadline_ns = request.deadline_ns
@@ -48,6 +56,16 @@ class EventStream:
         """The peer that it is subscribed at, or was last. For a durable subscription with several homes, the peer that
         sends events first."""
         return self._subscription.peer
+
+    @property
+    def log(self) -> str | None:
+        """The name of the log that it reads; None if it reads none."""
+        return self._subscription.log if isinstance(self._subscription, LogSubscription) else None
+
+    @property
+    def position(self) -> int | None:
+        """The position after the last event that came from a log: where another subscription goes on."""
+        return self._subscription.next_position if isinstance(self._subscription, LogSubscription) else None
 
     @property
     def homes(self) -> tuple[PeerId, ...]:
@@ -85,6 +103,8 @@ class EventStream:
         """Ends when the subscription is closed. Raises if the peer did not come back, or refused the subscription."""
         if not self._entered and not self._subscription.buffer.ended:
             raise ClientError("enter it first: async with client.subscribe(...)", code="not-connected")
+        if isinstance(self._subscription, LogSubscription):
+            return _log_arrival(await self._subscription.take(), self)
         if self._confirmations is None:
             return make_arrival(await self._subscription.buffer.take(), self)
         self._confirmations.confirm_current()
@@ -106,6 +126,23 @@ class EventStream:
     async def wait_until_empty(self) -> None:
         """Wait until the buffer is empty."""
         await self._subscription.buffer.wait_until_consumed()
+
+
+def _log_arrival(delivery: frames.Delivery, stream: EventStream) -> LogArrival:
+    event = delivery.event
+    headers, signer = split_signer(event.headers)
+    return LogArrival(
+        event.origin or event.id,
+        event.attributes,
+        event.payload,
+        delivery.age_ns / SECOND,
+        delivery.late,
+        headers,
+        stream,
+        signed_by=signer,
+        position=delivery.position,
+        time=delivery.time_ns / SECOND,
+    )
 
 
 def _durable_arrival(delivery: frames.Delivery, stream: EventStream) -> DurableArrival:

@@ -37,12 +37,20 @@ class OpenSubscription(Protocol):
         """The number of the subscription."""
         ...
 
-    def request(self, ref: int) -> frames.Subscribe:
+    def request(self, ref: int) -> frames.Subscribe | frames.ReadLog:
         """Make request `ref`, which opens the subscription or restores it over a new connection."""
         ...
 
     def deliver(self, delivery: frames.Delivery) -> None:
         """Receive an event."""
+        ...
+
+    def on_missed(self, frame: frames.MissedFrame) -> None:
+        """Called when the peer reports events that the subscription will not get."""
+        ...
+
+    def on_reading(self, frame: frames.Reading) -> None:
+        """Called when the peer begins to read a log for the subscription."""
         ...
 
     def on_subscribed(self, peer: PeerId) -> None:
@@ -120,6 +128,11 @@ class EventStreams:
         self._write_frame(frames.Confirm(handle, positions, ids))
         return True
 
+    def go_on(self, handle: int, position: int) -> None:
+        """Tell the peer that the events of a log up to this position were taken."""
+        if self._connection.writer is not None:
+            self._write_frame(frames.Continue(handle, position))
+
     def stand_by(self, handle: int, standby_ns: Nanos) -> None:
         """Ask for the events of a durable subscription from this age on."""
         if self._connection.writer is not None:
@@ -141,7 +154,7 @@ class EventStreams:
             if (stream := self._open.get(delivery.handle)) is not None:
                 stream.deliver(delivery)
 
-    def on_report(self, frame: frames.Dropped | frames.MissedFrame | frames.Replaced) -> None:
+    def on_report(self, frame: frames.Report) -> None:
         """Handle a report of the peer about a subscription."""
         stream = self._open.get(frame.handle)
         if stream is None:
@@ -149,8 +162,14 @@ class EventStreams:
         match frame:
             case frames.Dropped(count=count):
                 stream.dropped += count
-            case frames.MissedFrame(counts=counts):
-                stream.missed.update(counts)
+            case frames.MissedFrame():
+                stream.on_missed(frame)
+            case frames.Reading():
+                stream.on_reading(frame)
+            case frames.Finished(handle):
+                del self._open[handle]
+                stream.end(None)
+                self._write_frame(frames.Unsubscribe(self.number(), handle))
             case frames.Replaced(handle):
                 del self._open[handle]
                 stream.end(ClientError("another client took over this durable subscription", code="taken-over"))
@@ -284,6 +303,12 @@ class BufferedSubscription:
         while len(buffer) > self._buffer_msgs or buffer.bytes > self._buffer_bytes:
             buffer.drop_oldest()
             self.dropped += 1
+
+    def on_missed(self, frame: frames.MissedFrame) -> None:
+        self.missed.update(frame.counts)
+
+    def on_reading(self, frame: frames.Reading) -> None:
+        """Do nothing: it reads no log."""
 
     def _is_new(self, event: Event, repeats: RepeatFilter) -> bool:
         verdict = repeats.classify(event)

@@ -80,6 +80,12 @@ class Inbox:
         if reply is not None and not reply.done():
             reply.set_result(make_arrival(delivery, self))
 
+    def on_missed(self, frame: frames.MissedFrame) -> None:
+        self.missed.update(frame.counts)
+
+    def on_reading(self, frame: frames.Reading) -> None:
+        """Do nothing: it reads no log."""
+
     def on_subscribed(self, peer: PeerId) -> None:
         if self._peer not in (-1, peer):
             self._fail(ConnectionLost("the client moved to another peer, where the reply cannot reach it"))

@@ -70,7 +70,7 @@ class Store:
         self._rewrite_at = 0
         self._torn_tail = False
         self._framing = new_framing()
-        self._clock = ClockRecord(_wall_offset_ns(), _boot_name())
+        self._clock = ClockRecord(_wall_offset_ns(), boot_name())
         self._needed = NeededRecords()
         self._copy: CompactedCopy | None = None
         self._lock = _open_locked(path)
@@ -147,7 +147,7 @@ class Store:
         self._size = self._file.seek(0, os.SEEK_END)
         self._rewrite_at = 2 * self._size + GROWTH_BYTES
         if self._sync:
-            _sync_folder(self.path.parent)
+            sync_folder(self.path.parent)
 
     def close(self) -> None:
         self._discard_copy()
@@ -219,7 +219,7 @@ def _set_aside(path: Path, damaged: tuple[DamagedBytes, ...]) -> None:
     log.warning("%s: the damaged file was kept as %s", path, aside)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Write a folder to the disk, so that a file's new name survives a loss of power."""
     number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -271,7 +271,7 @@ def _wall_offset_ns() -> Nanos:
 
 
 @cache
-def _boot_name() -> str:
+def boot_name() -> str:
     """Names the monotonic time of this process: the host's boot, and the namespace if it has one of its own."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from wend.drivers.live.clock import Clock, monotonic
 from wend.drivers.live.counters import Counters, FailureCode
+from wend.drivers.live.logs.peer_logs import LogWriteError
 from wend.drivers.live.store.store import Store
 from wend.model.events import EventId, PeerId
 from wend.model.units import SECOND, Nanos
@@ -48,7 +49,7 @@ class StoreWriter:
         """Effects that wait for the disk, oldest first, each with the time when it came. While there are any, ask
         `hold_back` about each new effect."""
         self.queued: EventId | None = None
-        """The event that was last stored for durable subscriptions here."""
+        """The event that was last stored for durable subscriptions here, or in a log."""
         self._retry: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -87,7 +88,16 @@ class StoreWriter:
             self._failed("store-record", effect)
             self._hold(effect)
 
-    def _hold(self, effect: Persist) -> None:
+    def hold_for_log(self, effect: Deliver, error: OSError) -> None:
+        """Hold a delivery to a log that cannot be written, and what follows."""
+        self._counters.failed["log-record"] += 1
+        log.warning(
+            "peer %d cannot write the log %s: %s; it acknowledges and delivers nothing, and tries again",
+            self._peer, error.filename, error.strerror,
+        )  # fmt: skip
+        self._hold(effect)
+
+    def _hold(self, effect: Persist | Deliver) -> None:
         self.held.append((effect, self._clock()))
         self._retry_later()
 
@@ -133,7 +143,7 @@ class StoreWriter:
                 elif self._store is not None:
                     self._store.append(effect.record)
             except Exception as error:
-                if isinstance(effect, Persist):
+                if isinstance(effect, Persist) or isinstance(error, LogWriteError):
                     log.debug("peer %d still cannot store: %s", self._peer, error)
                     self._retry_later()
                     return

@@ -1,0 +1,1 @@
+"""Logs: events on disk in the order in which they came, to be read again."""
