@@ -19,10 +19,10 @@ from tests.oracles.trees import mrst
 from wend.studies.quist.construction import compute_link_weights
 from wend.studies.quist.joint_reliability import compute_joint_reliability, root_tree
 from wend.topology.catalog import make
-from wend.topology.component_reliability import reliabilities
+from wend.topology.component_reliability import draw_reliabilities
 from wend.topology.graph import Overlay
 from wend.topology.overlays import choose_landmarks, landmark
-from wend.topology.placement import Placement, place
+from wend.topology.placement import Placement, attach_peers
 from wend.topology.routing import shortest_paths
 
 TREES = 5
@@ -37,8 +37,8 @@ def measure() -> dict[str, float]:
     ends = under.ends
     matrix = csr_array((under.delay_ns.astype(float), (ends[:, 0], ends[:, 1])), shape=(under.routers,) * 2)
     scipys = min(_cpu_seconds(lambda: dijkstra(matrix, directed=False, return_predecessors=True)) for _ in range(3))
-    placement = place(under, 250, 1)
-    chances = reliabilities(placement, 1)
+    placement = attach_peers(under, 250, 1)
+    chances = draw_reliabilities(placement, 1)
     overlay = landmark(placement, choose_landmarks(placement, 15, 1))
     trees = mrst(overlay, compute_link_weights(placement, overlay, chances), TREES)
     first = compute_joint_reliability(placement, overlay, trees, chances)

@@ -1,11 +1,12 @@
-"""The pictures of the README, of the comparison page, and of the pages on matching, congestion and telemetry.
+"""The pictures of the README, of the comparison page, and of the pages on matching, congestion, coding and telemetry.
 
     python scripts/pictures.py             # draw them again from their stored data
     python scripts/pictures.py --measure   # simulate the README's data first, a few minutes on one core
 
 The README's data is docs/figures/on-time.json, that of matching is docs/figures/matching.json
 (`python -m benchmarks.matching --curve`), that of overload is docs/figures/overload.json
-(`python -m benchmarks.overload --curve`). The data of the comparison is the table of its page.
+(`python -m benchmarks.overload --curve`), that of coding is docs/figures/coding.json
+(`python -m benchmarks.coded_redundancy --output`). The data of the comparison is the table of its page.
 Commands of Wend's draw telemetry-links.svg and telemetry-late.svg; benchmarks/telemetry_week.py has them.
 """
 
@@ -129,6 +130,38 @@ def overload_picture(data: dict[str, Any]) -> str:
     )
 
 
+CODING = {
+    "adaptive, coded": ("adaptive, coded", "green", False),
+    "adaptive, whole": ("adaptive, whole events", "green", True),
+    "2 copies": ("2 copies", "pink", True),
+    "coded 1/2": ("coded 1/2", "pink", False),
+    "3 copies": ("3 copies", "orange", True),
+    "coded 2/3": ("coded 2/3", "orange", False),
+}
+"""The variants of the picture of coding: label, colour, and whether events travel whole."""
+
+
+def coding_picture(data: dict[str, Any]) -> str:
+    """What arrives in time against loss, with the bytes at the highest loss."""
+
+    points = [point for point in data["points"] if point["part"] == "loss"]
+    lines = []
+    for variant, (label, colour, is_whole) in CODING.items():
+        own = sorted((p for p in points if p["variant"] == variant), key=lambda p: p["loss"])
+        words = f"{label}, {own[-1]['bytes'] / 1000:.1f} kB"
+        line = tuple((point["loss"], 100 * point["on_time"]) for point in own)
+        lines.append(ChartLine(words, colour, line, strong=variant == "adaptive, coded", broken=is_whole))
+    floor = 10 * int(min(y for one in lines for _, y in one.points) // 10)
+    return line_chart(
+        "Large events that arrive on time while links fail and lose packets",
+        "events of 4 kB; 6 % of the links down; on time is within 1.5 x the shortest delay; with bytes per delivery",
+        "loss of each link",
+        lines,
+        [(loss / 100, f"{loss} %") for loss in range(6)],
+        [(float(y), f"{y} %") for y in range(floor, 101, 10)],
+    )
+
+
 LOOP = (
     ("peers", "write segments", 'telemetry = "DIR"'),
     ("segments", "are shipped", "wend telemetry ship"),
@@ -201,6 +234,7 @@ def pictures() -> dict[Path, str]:
     drawn = {FIGURES / "on-time.svg": readme_picture(json.loads(DATA.read_text(encoding="utf-8")))}
     drawn[FIGURES / "matching.svg"] = matching_picture(json.loads((FIGURES / "matching.json").read_text()))
     drawn[FIGURES / "overload.svg"] = overload_picture(json.loads((FIGURES / "overload.json").read_text()))
+    drawn[FIGURES / "coding.svg"] = coding_picture(json.loads((FIGURES / "coding.json").read_text()))
     drawn[FIGURES / "telemetry-loop.svg"] = loop_picture()
     for name, rows in tables(COMPARISON.read_text(encoding="utf-8")):
         drawn[(COMPARISON.parent / name).resolve()] = draw_picture(rows)

@@ -171,6 +171,67 @@ def test_the_checker_sees_generators_that_run_late(source: str, is_late: bool) -
     assert bool(late_generators(source, {"lazy"})) is is_late
 
 
+def replaced_natives(source: str) -> list[str]:
+    """Calls of msgspec's `replace` for a parameter that is one of the classes of `NATIVE`."""
+    found = []
+    for function in (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)):
+        nodes = list(ast.walk(function))
+        kinds = {one.arg: ast.unparse(one.annotation) for one in nodes if isinstance(one, ast.arg) and one.annotation}
+        calls = [node for node in nodes if isinstance(node, ast.Call) and node.args]
+        changes = [call for call in calls if ast.unparse(call.func).endswith("structs.replace")]
+        found += [ast.unparse(call) for call in changes if kinds.get(ast.unparse(call.args[0])) in compiled.NATIVE]
+    return found
+
+
+def test_no_native_class_is_copied_as_a_struct() -> None:
+    """In the compiled core they are no Structs, wherever the code that copies them is."""
+    sources = {path: path.read_text(encoding="utf-8") for path in compiled.SOURCE.rglob("*.py")}
+    assert not {path: calls for path, source in sources.items() if (calls := replaced_natives(source))}
+
+
+def test_the_checker_sees_native_classes_that_are_copied_as_structs() -> None:
+    copied = "def f(one: {}): return msgspec.structs.replace(one, kept=True)"
+    assert replaced_natives(copied.format("Receipt")) and not replaced_natives(copied.format("Event"))
+
+
+@cache
+def float_fields() -> set[str]:
+    """The names that fields of classes have only for floats."""
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in compiled.SOURCE.rglob("*.py")]
+    made = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    fields = [field for node in made for field in node.body if isinstance(field, ast.AnnAssign)]
+    kinds = {(ast.unparse(field.target), ast.unparse(field.annotation)) for field in fields}
+    return {name for name, kind in kinds if "float" in kind} - {name for name, kind in kinds if "float" not in kind}
+
+
+def integer_sums(source: str, floats: set[str]) -> list[str]:
+    """Sums of fields that are floats, without a float to start with."""
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    sums = [call for call in calls if ast.unparse(call.func) == "sum" and len(call.args) == 1 and not call.keywords]
+    added = [(call, getattr(call.args[0], "elt", None)) for call in sums]
+    return [ast.unparse(call) for call, item in added if isinstance(item, ast.Attribute) and item.attr in floats]
+
+
+@pytest.mark.parametrize("module", compiled.core_modules())
+def test_sums_of_floats_start_with_a_float(module: str) -> None:
+    """mypyc takes the sum in `2 * sum(x.rate_hz for x in reports)` for an integer, and refuses the float that it is."""
+    assert not integer_sums((compiled.SOURCE / module).read_text(encoding="utf-8"), float_fields())
+
+
+@pytest.mark.parametrize(
+    ("source", "is_integer"),
+    [
+        ("2 * sum(x.rate_hz for x in reports)", True),
+        ("1 - sum([x.rate_hz for x in reports])", True),
+        ("2 * sum((x.rate_hz for x in reports), 0.0)", False),
+        ("2 * sum((x.rate_hz for x in reports), start=0.0)", False),
+        ("2 * sum(x.entries for x in reports)", False),
+    ],
+)
+def test_the_checker_sees_sums_that_start_with_an_integer(source: str, is_integer: bool) -> None:
+    assert bool(integer_sums(source, {"rate_hz"})) is is_integer
+
+
 def test_a_sweep_says_which_core_it_used(fresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(code_hash, "core_build", lambda: "pure")
     pure = code_hash.hash_code()

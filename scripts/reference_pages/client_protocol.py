@@ -5,10 +5,10 @@ from reference_pages.wire_format import structs
 
 from wend.drivers.live import frames
 from wend.drivers.live.access.source_limits import MAX_CLIENTS
-from wend.drivers.live.broker import broker, listener
+from wend.drivers.live.broker import broker, listener, log_readers
 from wend.drivers.live.client import connection
 from wend.drivers.live.transport import wire
-from wend.model.events import MAX_ATTRIBUTES, MAX_HEADERS, DurableOptions, Event, Range
+from wend.model.events import MAX_ATTRIBUTES, MAX_HEADERS, CodedBlock, DurableOptions, Event, Range
 from wend.model.publication import MAX_ATTRIBUTES_BYTES, MAX_PAYLOAD_BYTES
 
 PAGE = """\
@@ -67,6 +67,10 @@ and `Publish(ref=1, attributes={{"topic": "a"}}, payload=b"hi")` is
 - **Reading.** A client must read continuously. For a slow one the peer queues up to {queue_msgs} deliveries or
   {queue_bytes} bytes, then drops the oldest and reports it with `dropped`. While a client does not read its answers,
   the peer does not read its requests. A client that reads nothing for {stall_s:g} s is disconnected.
+- **Logs.** After `read-log` the peer sends `reading`, then deliveries with rising positions: history, then what comes.
+  It stops while `window` events, or {log_bytes} bytes, are not taken: the client sends `continue` as its application
+  takes events, and at the latest when it has none left. `missed` counts events below a position that are gone. Over
+  another connection, the client begins after the last position that it has, with the `log_id` of `reading`.
 - **A lost connection.** Nobody knows whether the peer accepted a publication that was not answered. A client may
   connect and subscribe again after a pause. To find out whether a silent peer is gone, send `ping`: the Python
   client does so after {silence_s:g} s, and gives up after as many again.
@@ -77,6 +81,8 @@ and `Publish(ref=1, attributes={{"topic": "a"}}, payload=b"hi")` is
 
 {to_client}[Status](status.md) lists the fields of `StatusSnapshot`.
 """
+
+STRUCTS = (Event, CodedBlock, Range, frames.PostedEvent, DurableOptions, frames.DurableStatus, frames.LogPlace)
 
 
 def page() -> str:
@@ -90,13 +96,14 @@ def page() -> str:
         headers=MAX_HEADERS,
         event=MAX_ATTRIBUTES_BYTES,
         payload=MAX_PAYLOAD_BYTES,
-        types=structs((Event, Range, frames.PostedEvent, DurableOptions, frames.DurableStatus), "struct"),
+        types=structs(STRUCTS, "struct"),
         greet_s=listener.GREET_S,
         clients=MAX_CLIENTS,
         handles=broker.MAX_HANDLES,
         queue_msgs=listener.QUEUE_MSGS,
         queue_bytes=listener.QUEUE_BYTES,
         stall_s=listener.STALL_S,
+        log_bytes=log_readers.WINDOW_BYTES,
         silence_s=connection.SILENCE_S,
         to_peer=structs(members(frames.ToPeer)),
         to_client=structs(members(frames.ToClient)),

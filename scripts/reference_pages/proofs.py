@@ -71,9 +71,11 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "drivers/live/store/test_peer_store.py::test_while_nothing_can_be_stored_nothing_is_acknowledged_or_promised",
         "drivers/live/store/test_peer_store.py::test_what_a_full_disk_has_no_room_for_is_left_to_its_sender",
     ),
-    "A store is damaged": (
+    "A store is damaged or gone": (
         "drivers/live/store/test_store_faults.py::test_any_bit_that_flips_costs_the_record_that_it_hits",
         "drivers/live/store/test_store_faults.py::test_a_file_cut_short_at_any_byte_costs_what_was_cut_off",
+        "protocol/delivery/test_lost_records.py::test_after_lost_records_an_event_from_before_the_restart_is_marked",
+        "drivers/live/test_lost_stores.py::test_events_from_before_the_loss_are_marked_and_later_ones_are_not",
     ),
     "A peer with a log crashes or stops": (
         "protocol/delivery/test_logged.py::test_an_event_is_in_the_log_before_it_is_recorded_and_acknowledged",

@@ -93,6 +93,8 @@ def in_words(node: ast.expr) -> str:
             return in_words(ast.parse(text, mode="eval").body)
         case ast.BinOp(left, ast.BitOr(), right):
             return f"{in_words(left)} or {in_words(right)}"
+        case ast.Subscript(ast.Name("Literal"), ast.Tuple(values)):
+            return " or ".join(f"`{ast.literal_eval(each)}`" for each in values)
         case ast.Subscript(ast.Name("Annotated"), ast.Tuple([inner, *_])):
             return in_words(inner)
         case ast.Subscript(ast.Name("tuple"), ast.Tuple([inner, ast.Constant(value)])) if value is ...:

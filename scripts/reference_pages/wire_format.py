@@ -32,7 +32,7 @@ datagram has a sender, a kind, and a body of [msgpack](https://msgpack.org). Wit
 - A struct with `an array` in the place of its tag is an array of its fields, in order, without names.
 - `= value` is the default of a field that a sender may leave out. A receiver ignores unknown fields, except in `Range`.
 - A name that ends in `_ns` is a time in nanoseconds.
-- `Event` and `Range` are those of the [client protocol](client-protocol.md#frames).
+- `Event`, `CodedBlock` and `Range` are those of the [client protocol](client-protocol.md#frames).
 
 | type | encoded as |
 | --- | --- |
@@ -67,6 +67,11 @@ A datagram has at most {datagram} bytes, a bundle at most {bundle}. The attribut
 {event} bytes together, its payload at most {payload}. `Ack(tx=7)` from incarnation 3 of peer 1 to peer 2 is
 
     {ack}
+
+A peer may send an event in blocks, each in a `Data` of its own with the event's id; `Event.block` says which one it is.
+A block has ceil(`length` / `needed`) bytes. Block i below `needed` is piece i of the payload, padded with zeros at the
+end. Every other block i, up to 255, is a sum over GF(2^8) with the polynomial 0x11D: piece j times the inverse of
+(i xor j). Any `needed` blocks with the same `needed`, `length` and `checksum` give the payload, which has that CRC32.
 
 `tx` and `number` of acknowledged messages are (incarnation << {shift}) + counter. A retransmission has the number of
 the first transmission.

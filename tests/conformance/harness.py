@@ -129,6 +129,8 @@ class Common:
         self.got: list[Got] = []
         self.subscriptions: dict[PeerId, dict[int, LocalSubscription]] = {peer: {} for peer in self.ids}
         self.incarnations = dict.fromkeys(self.ids, 0)
+        self.blocks = 0
+        """How many blocks of coded events have arrived."""
         self._missing: dict[PeerId, dict[int, set[int]]] = {peer: {} for peer in self.ids}
 
     def neighbours(self, peer: PeerId) -> list[PeerId]:
@@ -143,6 +145,7 @@ class Common:
             persistence=self.persistence,
             estimator="nominal",
             margin_ns=20 * MS,
+            coding="1/2",
         )
 
     def started(self, peer: PeerId, stored: tuple[Record, ...]) -> Started:
@@ -158,6 +161,8 @@ class Common:
             if isinstance(fragment := event.message, Fragment):
                 left = self._missing[peer].setdefault(fragment.number, set(range(fragment.count)))
                 left.discard(fragment.index)
+            elif isinstance(data := event.message, Data) and data.event.block is not None:
+                self.blocks += 1
         elif isinstance(event, Started):
             self._missing[peer].clear()
         elif isinstance(event, Subscribed):

@@ -1,6 +1,7 @@
 """One suite, two drivers: what a peer promises holds under virtual time and on real sockets, open and sealed."""
 
 import asyncio
+import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -123,6 +124,29 @@ def test_every_subscriber_gets_every_event_once(play: Play, strategy: str) -> No
         await world.quiet()
         assert [payloads(world, peer) for peer in (1, 2, 3)] == [wanted] * 3
         assert {got.subscription for got in world.got} == {1}
+
+    play(scene, RING, strategy)
+
+
+@pytest.mark.parametrize("strategy", ["multipath", "adaptive", *TREES])
+def test_a_large_event_arrives_once_from_its_blocks(play: Play, strategy: str) -> None:
+    async def scene(world: Harness) -> None:
+        for peer in (1, 2):
+            world.tell(peer, subscribed(1, "a"))
+        await world.until(lambda: arrives(world, 2))
+        await world.quiet()
+        world.got.clear()
+        wanted = [bytes(random.Random(number).randbytes(20_000)) for number in range(5)]
+        for payload in wanted:
+            world.tell(0, published("a", payload))
+        await world.until(lambda: len(world.got) >= 10)
+        await world.quiet()
+        assert [payloads(world, peer) for peer in (1, 2)] == [sorted(wanted)] * 2
+        assert world.blocks > 5 * 20
+
+    def arrives(world: Harness, peers: int) -> bool:
+        world.tell(0, published("a", b"are you there"))
+        return len({got.peer for got in world.got}) == peers
 
     play(scene, RING, strategy)
 

@@ -13,7 +13,7 @@ from wend.topology import underlay_files
 from wend.topology.catalog import make
 from wend.topology.link_overlap import meeting_routers
 from wend.topology.overlays import choose_landmarks, landmark
-from wend.topology.placement import Placement, place
+from wend.topology.placement import Placement, attach_peers
 from wend.topology.underlay_drawing import draw
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -97,7 +97,7 @@ def test_an_error_is_one_sentence(words: tuple[str, ...], sentence: str, said: S
 @pytest.mark.parametrize("name", ["power-law", "topohub:topozoo/Abilene", "transit-stub"])
 def test_the_picture_shows_every_peer_and_every_shared_router(name: str) -> None:
     under = make(name, 1)
-    placement = place(under, min(11, under.routers // 2), 1)
+    placement = attach_peers(under, min(11, under.routers // 2), 1)
     overlay = landmark(placement, choose_landmarks(placement, 2, 1))
     root = ET.fromstring(draw(placement, overlay, "a <title> & more"))
     shared = [circle for circle in root.iter(f"{SVG}circle") if "shared" in circle.get("class", "").split()]
@@ -142,5 +142,5 @@ def test_a_network_without_positions_is_laid_out(tmp_path: Path) -> None:
     )
     under = underlay_files.read(tmp_path / "x.gml")
     assert np.isnan(under.position).all()
-    placement = place(under, 2, 1)
+    placement = attach_peers(under, 2, 1)
     assert ET.fromstring(draw(placement, placement.overlay(()), "bare")).tag == f"{SVG}svg"

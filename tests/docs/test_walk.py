@@ -14,7 +14,7 @@ assert _spec is not None and _spec.loader is not None
 walk = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(walk)
 
-MAX_FILES = 15
+MAX_FILES = 16
 ROW = re.compile(r"^\| \d+ \| \[`([^`]+)`\]\([^)]*\) \| (.*) \|$")
 
 

@@ -21,6 +21,7 @@ SPECIAL = {
     "margin": "40ms",  # a live one is at least what its host needs
     "detection": "240ms",
     "domains": {"price": [0.0, 100.0]},
+    "coding": "2/3",
 }
 """Values that both drivers take as they are."""
 

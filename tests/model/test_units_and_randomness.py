@@ -6,7 +6,7 @@ from wend.model.errors import ConfigError
 from wend.model.events import EventId
 from wend.model.random_stream import peer_stream
 from wend.model.randomness import stream
-from wend.model.units import HOUR, MINUTE, MS, SECOND, US, duration_text, millis, parse_duration, seconds
+from wend.model.units import HOUR, MINUTE, MS, SECOND, US, duration_text, millis, parse_bytes, parse_duration, seconds
 
 
 @pytest.mark.parametrize(
@@ -67,3 +67,21 @@ def test_an_event_has_a_short_name() -> None:
 )
 def test_a_duration_for_people_has_two_units_at_most(duration: int, text: str) -> None:
     assert duration_text(duration) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("4096", 4096), ("1kB", 1000), ("1 KiB", 1024), ("1.5MB", 1_500_000), ("20GiB", 20 << 30), ("2tb", 2 * 10**12)],
+)
+def test_sizes(text: str, size: int) -> None:
+    assert parse_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "GiB", "-1", "1 apple", "1e9", "0x10", "1" * 16])
+def test_wrong_sizes(text: str) -> None:
+    with pytest.raises(ConfigError, match="as a number of bytes"):
+        parse_bytes(text)
+
+
+def test_a_day() -> None:
+    assert parse_duration("7d") == 7 * 24 * HOUR

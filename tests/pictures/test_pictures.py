@@ -19,7 +19,7 @@ from wend.planning import plan_drawing
 from wend.topology import underlay_drawing as topology_drawing
 from wend.topology.catalog import make
 from wend.topology.overlays import choose_landmarks, landmark, random_regular
-from wend.topology.placement import place
+from wend.topology.placement import attach_peers
 
 ROOT = Path(__file__).parents[2]
 FIGURES = ROOT / "docs" / "figures"
@@ -161,7 +161,7 @@ def test_the_directions_of_a_link_are_drawn_apart_where_they_differ() -> None:
 @pytest.mark.parametrize("name", ["topohub:topozoo/Abilene", "topohub:sndlib/germany50", "power-law", "brite"])
 def test_no_label_of_a_topology_overlaps_another(name: str) -> None:
     under = make(name, 1)
-    placement = place(under, min(30, len(under.access()) // 2), 1)
+    placement = attach_peers(under, min(30, len(under.access()) // 2), 1)
     roots = choose_landmarks(placement, 2, 1)
     overlay = landmark(placement, roots)
     source = topology_drawing.draw(placement, overlay, f"{name}, seed 1", roots)
@@ -174,7 +174,7 @@ def test_no_label_of_a_topology_overlaps_another(name: str) -> None:
 
 def test_a_picture_has_the_aspect_ratio_of_its_map() -> None:
     under = make("topohub:topozoo/Abilene", 1)
-    placement = place(under, 5, 1)
+    placement = attach_peers(under, 5, 1)
     wide = Picture(topology_drawing.draw(placement, random_regular(placement, 2, 1), "wide")).canvas
     turned = msgspec.structs.replace(under, position=under.position[:, ::-1].copy())
     tall = Picture(topology_drawing.draw(type(placement)(turned, placement.homes), placement.overlay(()), "t")).canvas
@@ -184,6 +184,6 @@ def test_a_picture_has_the_aspect_ratio_of_its_map() -> None:
 
 def test_landmarks_are_stars_only_where_there_are_some() -> None:
     under = make("topohub:topozoo/Abilene", 1)
-    placement = place(under, 5, 1)
+    placement = attach_peers(under, 5, 1)
     drawn: Any = topology_drawing.draw(placement, random_regular(placement, 2, 1), "random")
     assert "landmark" not in drawn

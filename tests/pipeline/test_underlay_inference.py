@@ -17,16 +17,16 @@ from tests.oracles import topology_inference as inference
 from tests.oracles.topology_inference import Traceroute
 from tests.spark import needs_java
 from wend.drivers.scenarios import Scenario
-from wend.drivers.world import build
+from wend.drivers.world import build_world
 from wend.model.errors import ConfigError, WendError
 from wend.pipeline.underlay_inference import infer_underlay, read_records
 from wend.topology.catalog import make
-from wend.topology.link_overlap import overlaps
+from wend.topology.link_overlap import count_overlaps
 from wend.topology.overlays import random_regular
-from wend.topology.placement import Placement, place
+from wend.topology.placement import Placement, attach_peers
 from wend.topology.traceroute import Tracer
 from wend.topology.traceroute_counts import RECORDS
-from wend.topology.traceroute_records import Flaws, score, write_records
+from wend.topology.traceroute_records import Flaws, score_links, write_records
 
 pytestmark = [needs_java, pytest.mark.spark]
 
@@ -65,7 +65,7 @@ def cut_short(traces: list[Traceroute], share: float) -> list[Traceroute]:
 
 def flawed() -> list[Traceroute]:
     """Lost answers, silent routers, early ends, loops, a route that contradicts the others, a tie next to a peer."""
-    placement = place(make("power-law", 1), 9, 1)
+    placement = attach_peers(make("power-law", 1), 9, 1)
     tracer = Tracer(placement, seed=2, anonymous=0.1, loss=0.15)
     strange = [
         Traceroute(0, 1, (5, 6, 5)),
@@ -117,12 +117,12 @@ def test_a_router_on_too_many_paths_is_left_out_and_counted(spark: Any) -> None:
 
 
 def test_overlaps_are_those_of_the_underlay(spark: Any) -> None:
-    placement = place(make("power-law", 1), 10, 1)
+    placement = attach_peers(make("power-law", 1), 10, 1)
     overlay = random_regular(placement, 4, 1)
     tracer = Tracer(placement, seed=3, loss=0.1)
     traces = [Traceroute(e.a, e.b, tracer.trace(e.a, e.b, n)) for e in overlay.links for n in range(12)]
     found = infer_underlay(frame(spark, traces)).overlaps.toArrow().to_pylist()
-    q = overlaps(placement, overlay).toarray()
+    q = count_overlaps(placement, overlay).toarray()
     place_of = {(link.a, link.b): i for i, link in enumerate(overlay.links)}
     expected = {(i, j): int(q[i, j]) for i in range(len(q)) for j in range(i + 1, len(q)) if q[i, j]}
     assert {(place_of[r["a"], r["b"]], place_of[r["c"], r["d"]]): r["q"] for r in found} == expected
@@ -145,12 +145,12 @@ def test_links_say_when_they_were_seen_and_how_often_in_a_hole(spark: Any) -> No
 def test_made_up_records_give_their_network_back(
     spark: Any, tmp_path: Path, flaws: Flaws, least_recovered: float
 ) -> None:
-    placement = place(make("brite", 1), 60, 1)
+    placement = attach_peers(make("brite", 1), 60, 1)
     overlay = random_regular(placement, 8, 1)
     pairs = (np.array([link.a for link in overlay.links]), np.array([link.b for link in overlay.links]))
     truth = write_records(tmp_path / "r", placement, pairs, 12_000, seed=1, flaws=flaws)
     rows = infer_underlay(read_records(spark, str(tmp_path / "r"))).links.where("kind = 'link'").toArrow().to_pylist()
-    found = score(truth, [(row["a"], row["b"]) for row in rows])
+    found = score_links(truth, [(row["a"], row["b"]) for row in rows])
     assert found.recovered >= least_recovered
     assert found.false < (0.01 if not flaws.anonymous else 0.05)
 
@@ -238,11 +238,11 @@ def test_a_scenario_reads_the_output_of_the_command(tmp_path: Path) -> None:
         app, ["data", "topology", *words, "--anonymous", "0.1", "--out", out], catch_exceptions=False
     )
     assert done.exit_code == 0, done.stderr
-    world = build(Scenario(underlay="power-law", peers=20, anonymous=0.1, inferred_topology=out))
+    world = build_world(Scenario(underlay="power-law", peers=20, anonymous=0.1, inferred_topology=out))
     holes = open_ = 0
     for a in range(20):
         for b in range(20):
-            traced = world.path(a, b)
+            traced = world.find_path(a, b)
             assert traced is not None
             holes += traced.count(None)
             open_ += world.complete_path(a, b, traced).count(None)

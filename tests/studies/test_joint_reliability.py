@@ -10,7 +10,7 @@ from tests.topology.placements import overlays, placed, placements, row
 from wend.model.errors import ConfigError
 from wend.studies.quist.construction import compute_link_weights
 from wend.studies.quist.joint_reliability import compute_joint_reliability, root_tree
-from wend.topology.component_reliability import draw_up_per_event, reliabilities
+from wend.topology.component_reliability import draw_reliabilities, draw_up_per_event
 from wend.topology.graph import Overlay
 from wend.topology.overlays import choose_landmarks, landmark, random_regular
 from wend.topology.placement import Placement
@@ -67,7 +67,7 @@ def test_joint_reliability_and_resilience_are_what_enumeration_says(data: st.Dat
 def test_a_sample_of_states_agrees_with_five_trees_on_a_large_network() -> None:
     placement = placed("power-law", 30, 1)
     overlay = random_regular(placement, 6, 1)
-    chances = reliabilities(placement, 1)
+    chances = draw_reliabilities(placement, 1)
     trees = mrst(overlay, compute_link_weights(placement, overlay, chances), 5)
     found = compute_joint_reliability(placement, overlay, trees, chances, (np.array([3]), np.array([20])))
     paths = [members(placement, overlay, tree, 3, 20) for tree in trees]
@@ -137,7 +137,7 @@ def test_the_documented_reliabilities_come_out(
         a, b = placement.pairs()
         some = np.linspace(0, len(a) - 1, SAMPLE).astype(np.int64)
         pairs = a[some], b[some]
-        chances = reliabilities(placement, seed)
+        chances = draw_reliabilities(placement, seed)
         overlay = landmark(placement, choose_landmarks(placement, 15, seed))
         for what, over in (("none", random_regular(placement, 15, seed)), ("aware", overlay)):
             trees = mrst(over, compute_link_weights(placement, over, chances), 5)

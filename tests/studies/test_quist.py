@@ -37,10 +37,10 @@ from wend.studies.quist.trials import (
 from wend.studies.study_report import write_report
 from wend.studies.study_run import collect_runs, run_study
 from wend.topology.catalog import make
-from wend.topology.component_reliability import draw_up_per_event, reliabilities
+from wend.topology.component_reliability import draw_reliabilities, draw_up_per_event
 from wend.topology.graph import Overlay
 from wend.topology.overlays import chain, landmark, random_regular
-from wend.topology.placement import Placement, place
+from wend.topology.placement import Placement, attach_peers
 
 SMALL = {"underlay": "power-law", "peers": 24, "k": 5}
 
@@ -110,7 +110,7 @@ def test_a_random_overlay_of_two_links_each_has_no_metrics() -> None:
 
 def test_landmarks_by_messages_give_the_links_that_are_computed() -> None:
     for seed in (1, 2):
-        placement = place(make("power-law", seed), 30, seed)
+        placement = attach_peers(make("power-law", seed), 30, seed)
         grown = form_overlay(placement, "tdo-landmark", 4, seed=seed, rest=20)  # two elections
         chosen = grown.members[0].overlay.landmarks
         assert len(chosen) >= 3
@@ -120,14 +120,14 @@ def test_landmarks_by_messages_give_the_links_that_are_computed() -> None:
 
 def test_the_chain_by_messages_has_the_links_that_are_computed() -> None:
     for seed in (1, 2):
-        placement = place(make("power-law", seed), 30, seed)
+        placement = attach_peers(make("power-law", seed), 30, seed)
         grown = form_overlay(placement, "chain", 3, seed=seed)
         assert links(grown.overlay) == links(chain(placement, grown.traced))
 
 
 @pytest.mark.parametrize("kind", ["tdo-random", "tdo-nearest", "tdo-farthest"])
 def test_an_overlay_of_samples_is_whole_and_traces_what_it_was_told(kind: str) -> None:
-    placement = place(make("power-law", 3), 40, 3)
+    placement = attach_peers(make("power-law", 3), 40, 3)
     grown = form_overlay(placement, kind, 4, seed=3)
     graph = nx.Graph(list(links(grown.overlay)))
     assert len(graph) == 40 and nx.is_connected(graph)
@@ -136,7 +136,7 @@ def test_an_overlay_of_samples_is_whole_and_traces_what_it_was_told(kind: str) -
 
 
 def test_the_nearest_are_nearer_than_the_farthest() -> None:
-    placement = place(make("brite", 2), 60, 2)
+    placement = attach_peers(make("brite", 2), 60, 2)
     traced = {
         kind: form_overlay(placement, kind, 5, seed=2).traced for kind in ("tdo-nearest", "tdo-random", "tdo-farthest")
     }
@@ -157,7 +157,7 @@ def test_trees_by_messages_are_kruskals() -> None:
 
 
 def test_what_cannot_be_built_is_said() -> None:
-    placement = place(make("power-law", 1), 12, 1)
+    placement = attach_peers(make("power-law", 1), 12, 1)
     overlay = random_regular(placement, 3, 1)
     with pytest.raises(ConfigError, match="must be mrst or spt-k, got 'star'"):
         build_trees(overlay, np.full(len(overlay.links), 0.1), 1, "star", seed=1)
@@ -219,9 +219,9 @@ def test_events_reach_whom_a_walk_over_what_is_up_reaches(data: st.DataObject, s
 
 def test_the_event_ratio_is_the_joint_reliability_of_its_pairs() -> None:
     """The counted ratio equals the computed one, within 4 standard errors of independent events."""
-    placement = place(make("power-law", 4), 20, 4)
+    placement = attach_peers(make("power-law", 4), 20, 4)
     overlay = random_regular(placement, 5, 4)
-    chances = reliabilities(placement, 4)
+    chances = draw_reliabilities(placement, 4)
     trees = mrst(overlay, compute_link_weights(placement, overlay, chances), 3)
     events = 3000
     publishers = np.full(events, 2, dtype=np.int64)
@@ -235,7 +235,7 @@ def test_the_event_ratio_is_the_joint_reliability_of_its_pairs() -> None:
 
 
 def test_where_all_is_up_everyone_is_reached_by_no_more_copies_than_needed() -> None:
-    placement = place(make("power-law", 5), 12, 5)
+    placement = attach_peers(make("power-law", 5), 12, 5)
     overlay = random_regular(placement, 3, 5)
     trees = mrst(overlay, list(range(len(overlay.links))), 2)
     load = draw_workload(12, 40, 30, 5)

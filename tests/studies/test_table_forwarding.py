@@ -8,7 +8,7 @@ from wend.matching.filters import parse
 from wend.studies.quist.construction import build_trees, compute_link_weights
 from wend.studies.quist.table_forwarding import publish_by_tables
 from wend.studies.quist.tree_forwarding import draw_workload, publish_events
-from wend.topology.component_reliability import reliabilities
+from wend.topology.component_reliability import draw_reliabilities
 from wend.topology.overlays import choose_landmarks, landmark
 
 PEERS = 40
@@ -19,7 +19,7 @@ def test_tables_deliver_what_is_counted_on_the_trees(builder: str) -> None:
     for seed in (1, 2, 3):
         placement = placed("power-law", PEERS, seed)
         overlay = landmark(placement, choose_landmarks(placement, 6, seed))
-        reliable = reliabilities(placement, seed)
+        reliable = draw_reliabilities(placement, seed)
         trees = build_trees(overlay, compute_link_weights(placement, overlay, reliable), 3, builder, seed=seed).trees
         load = draw_workload(PEERS, 200, 30, seed)
         counted = publish_events(placement, overlay, trees, reliable, load, seed)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from wend.topology.catalog import make
 from wend.topology.graph import Overlay
-from wend.topology.placement import Placement, place
+from wend.topology.placement import Placement, attach_peers
 from wend.topology.underlay import LinkKind, RouterKind, Underlay
 from wend.topology.underlay_builder import UnderlayBuilder
 
@@ -21,7 +21,7 @@ def is_same(one: Underlay, other: Underlay) -> bool:
 @cache
 def placed(name: str, peers: int, seed: int) -> Placement:
     """Peers on an underlay of the catalogue. Tests share it and do not change it."""
-    return place(make(name, seed), peers, seed)
+    return attach_peers(make(name, seed), peers, seed)
 
 
 @st.composite

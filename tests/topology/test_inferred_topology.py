@@ -20,7 +20,7 @@ from wend.topology.catalog import make
 from wend.topology.inference import LONGEST
 from wend.topology.inferred_topology import InferredLink, InferredTopology, read_topology
 from wend.topology.overlays import random_regular
-from wend.topology.placement import Placement, place
+from wend.topology.placement import Placement, attach_peers
 from wend.topology.traceroute import Hop, Tracer, router_address
 
 ROUTERS = tuple("bcdefg")
@@ -136,7 +136,7 @@ def test_peers_find_their_places_in_a_landmark_s_tree_through_silent_routers(nam
     the links of an overlay; the landmarks trace other paths."""
     wrong = {"traced": 0, "completed": 0}
     for seed in (1, 2, 3):
-        placement = place(make(name, seed), 60, seed)
+        placement = attach_peers(make(name, seed), 60, seed)
         tracer = Tracer(placement, seed=seed, anonymous=0.1, loss=loss)
         near = [(link.a, link.b) for link in random_regular(placement, 8, seed).links]
         records = [Traceroute(a, b, tracer.trace(a, b, n)) for a, b in near for n in range(8)]

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from wend.topology.layout import fit, height_for, lay_out, map_positions
+from wend.topology.layout import fit, lay_out, map_positions, picture_height
 
 
 def test_north_is_on_top_and_east_on_the_right() -> None:
@@ -30,7 +30,7 @@ def test_fitting_preserves_proportions() -> None:
 
 def test_a_picture_has_the_height_that_its_map_needs_within_bounds() -> None:
     wide = np.array([[0.0, 0.0], [2.0, 1.0]])
-    assert height_for(wide, 500.0, 100.0, 800.0) == 250.0
-    assert height_for(wide, 100.0, 100.0, 800.0) == 100.0
-    assert height_for(wide[:, ::-1], 500.0, 100.0, 800.0) == 800.0
-    assert height_for(np.zeros((1, 2)), 500.0, 100.0, 800.0) == 800.0
+    assert picture_height(wide, 500.0, 100.0, 800.0) == 250.0
+    assert picture_height(wide, 100.0, 100.0, 800.0) == 100.0
+    assert picture_height(wide[:, ::-1], 500.0, 100.0, 800.0) == 800.0
+    assert picture_height(np.zeros((1, 2)), 500.0, 100.0, 800.0) == 800.0

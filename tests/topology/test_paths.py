@@ -85,7 +85,7 @@ def test_a_walk_to_nowhere_is_empty() -> None:
 def test_k_shortest_are_the_shortest_of_all_simple_paths(costs: Costs, k: int) -> None:
     target = len(costs) - 1
     every = sorted((length(costs, p), p) for p in simple_paths(costs, 0, target))
-    found = paths.k_shortest(costs, 0, target, k)
+    found = paths.k_shortest_paths(costs, 0, target, k)
     assert [length(costs, p) for p in found] == [cost for cost, _ in every[:k]]
     assert len(set(found)) == len(found)
     assert set(found) <= {p for _, p in every}
@@ -94,13 +94,13 @@ def test_k_shortest_are_the_shortest_of_all_simple_paths(costs: Costs, k: int) -
 
 @given(graphs(narrow), st.integers(1, 5))
 def test_k_shortest_come_in_order_of_length_and_ids(costs: Costs, k: int) -> None:
-    found = paths.k_shortest(costs, 0, len(costs) - 1, k)
+    found = paths.k_shortest_paths(costs, 0, len(costs) - 1, k)
     assert found == sorted(found, key=lambda p: (length(costs, p), p))
 
 
 def test_k_shortest_from_or_to_an_unknown_peer_are_none() -> None:
-    assert paths.k_shortest({0: {1: 1}, 1: {0: 1}}, 0, 7, 3) == []
-    assert paths.k_shortest({0: {7: 1}}, 0, 7, 3) == []
+    assert paths.k_shortest_paths({0: {1: 1}, 1: {0: 1}}, 0, 7, 3) == []
+    assert paths.k_shortest_paths({0: {7: 1}}, 0, 7, 3) == []
 
 
 @given(graphs(wide))

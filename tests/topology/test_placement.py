@@ -13,7 +13,7 @@ from wend.model.units import MS, SECOND
 from wend.topology import component_reliability as rel
 from wend.topology.catalog import make
 from wend.topology.faults import Faults, Intervals
-from wend.topology.placement import Placement, place
+from wend.topology.placement import Placement, attach_peers
 from wend.topology.underlay import LinkKind, RouterKind
 from wend.topology.underlay_faults import UnderlayFaults
 
@@ -44,22 +44,22 @@ def kind(placement: Placement, component: int) -> str:
 
 def test_peers_are_attached_to_different_access_routers() -> None:
     under = make("transit-stub", 1)
-    placement = place(under, 250, 4)
+    placement = attach_peers(under, 250, 4)
     assert (under.router_kind[placement.homes] == RouterKind.ACCESS).all()
     assert len(set(placement.homes.tolist())) == 250
-    assert (place(under, 250, 4).homes == placement.homes).all()
-    assert (place(under, 250, 5).homes != placement.homes).any()
+    assert (attach_peers(under, 250, 4).homes == placement.homes).all()
+    assert (attach_peers(under, 250, 5).homes != placement.homes).any()
     with pytest.raises(ConfigError, match="1700 peers need as many access routers"):
-        place(under, 1700, 1)
-    assert place(under, 1700, 1, share=True).peers == 1700
+        attach_peers(under, 1700, 1)
+    assert attach_peers(under, 1700, 1, share=True).peers == 1700
     with pytest.raises(ConfigError, match="a peer is placed on another router"):
         Placement(under, [1640])
 
 
 def test_reliabilities_follow_the_table() -> None:
     under = make("transit-stub", 1)
-    placement = place(under, 1600, 1)
-    drawn = rel.reliabilities(placement, 1)
+    placement = attach_peers(under, 1600, 1)
+    drawn = rel.draw_reliabilities(placement, 1)
     assert len(drawn) == placement.components
     assert drawn.min() >= 0.85
     assert drawn.max() <= 1.0
@@ -78,7 +78,7 @@ def test_reliabilities_follow_the_table() -> None:
 
 def test_more_peers_change_no_routers_reliability() -> None:
     under = make("power-law", 1)
-    few, many = (rel.reliabilities(place(under, n, 1), 7) for n in (10, 20))
+    few, many = (rel.draw_reliabilities(attach_peers(under, n, 1), 7) for n in (10, 20))
     links = under.routers + under.links
     assert (few[:links] == many[:links]).all()
     assert (few[links : links + 10] == many[links : links + 10]).all()
@@ -92,7 +92,7 @@ def test_table_7_2_comes_out_as_far_as_one_distribution_can() -> None:
             placement = placed(name, 250, seed)
             paths = placement.paths(*placement.pairs())
             means.append(
-                rel.path_reliabilities(paths.starts, paths.components, rel.reliabilities(placement, seed)).mean()
+                rel.path_reliabilities(paths.starts, paths.components, rel.draw_reliabilities(placement, seed)).mean()
             )
         assert np.mean(means) == pytest.approx(expected, abs=0.04)
 

@@ -23,7 +23,7 @@ def graph_of(underlay: Underlay) -> nx.Graph:
 
 def path(shortest: ShortestPaths, source: int, target: int) -> list[int]:
     """The routers from source to target, with both ends."""
-    return shortest.paths(np.array([source]), np.array([target])).via(0)
+    return shortest.paths(np.array([source]), np.array([target])).routers_on(0)
 
 
 @settings(max_examples=80)
@@ -60,7 +60,7 @@ def test_a_path_alternates_routers_and_links() -> None:
             assert sorted((left, right)) == underlay.ends[link].tolist()
         assert underlay.delay_ns[links].sum() == shortest.delay_ns[shortest.row(a), b]
     assert paths[2].tolist() == [3]
-    assert paths.lengths().tolist() == [len(paths.via(i)) for i in range(3)]
+    assert paths.lengths().tolist() == [len(paths.routers_on(i)) for i in range(3)]
     assert set(paths.links().tolist()) == {int(p) - underlay.routers for i in range(3) for p in paths[i][1::2]}
 
 

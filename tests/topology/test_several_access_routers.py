@@ -11,12 +11,12 @@ from tests.topology.placements import networks, row
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.checks import check
-from wend.drivers.world import build
+from wend.drivers.world import build_world
 from wend.model.errors import ConfigError
 from wend.topology.catalog import make
 from wend.topology.link_overlap import meeting_routers
 from wend.topology.overlays import chain, landmark
-from wend.topology.placement import Placement, place
+from wend.topology.placement import Placement, attach_peers
 from wend.topology.underlay_faults import UnderlayFaults
 
 
@@ -71,17 +71,17 @@ def test_a_last_mile_fails_alone() -> None:
 def test_further_access_routers_are_near_in_other_domains_and_nobody_else_s() -> None:
     for name in ("power-law", "brite", "transit-stub"):
         under = make(name, 1)
-        one, three = place(under, 20, 1), place(under, 20, 1, access_routers=3)
+        one, three = attach_peers(under, 20, 1), attach_peers(under, 20, 1, access_routers=3)
         assert three.homes.tolist() == one.homes.tolist(), "a peer keeps its first router"
         assert len({router for _, router in three.accesses}) == len(three.accesses) == 60
         for peer in range(20):
             assert len({int(under.domain[router]) for owner, router in three.accesses if owner == peer}) == 3
     with pytest.raises(ConfigError, match=r"200 peers with 2 access routers each need 400 of them, but .* has \d+$"):
-        place(make("power-law", 1), 200, 1, access_routers=2)
+        attach_peers(make("power-law", 1), 200, 1, access_routers=2)
 
 
 def test_computed_overlays_link_no_peer_with_itself() -> None:
-    placement = place(make("power-law", 1), 30, 1, access_routers=2)
+    placement = attach_peers(make("power-law", 1), 30, 1, access_routers=2)
     pairs = [(a, b) for a in range(30) for b in range(30) if a != b]
     for overlay in (landmark(placement, range(5)), chain(placement, pairs)):
         assert all(link.a != link.b for link in overlay.links)
@@ -93,7 +93,7 @@ def test_scenarios_have_such_peers(changes: dict[str, Any]) -> None:
     fields = {"underlay": "power-law", "peers": 16, "topics": 3, "duration": "5s", "drain": "5s", "access_routers": 2}
     fields |= {"topology": "full-mesh", "membership": "chain", "membership_k": 8, "warmup": "30s"}
     scenario = Scenario(**{**fields, **changes})  # type: ignore[arg-type]
-    world = build(scenario)
+    world = build_world(scenario)
     assert isinstance(world.faults, UnderlayFaults)
     outcome = simulate(scenario)
     assert check(outcome) == []

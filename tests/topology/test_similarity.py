@@ -12,7 +12,7 @@ from tests.topology.placements import overlays, placed, placements, row
 from wend.model.errors import ConfigError
 from wend.model.paths import count_shared_routers
 from wend.studies.quist.similarity import measure_discovery, measure_similarity
-from wend.topology.link_overlap import meeting_routers, neighbours_that_meet, overlaps, shared_routers
+from wend.topology.link_overlap import count_links_by_router, count_overlaps, meeting_routers, overlapping_share
 from wend.topology.overlays import chain, choose_landmarks, choose_traced, landmark, landmark_tree, random_regular
 from wend.topology.placement import Placement
 from wend.topology.underlay import LinkKind, RouterKind
@@ -150,12 +150,12 @@ def star() -> Placement:
 def test_two_links_through_one_router_share_it() -> None:
     placement = star()
     overlay = placement.overlay([(0, 1), (2, 3), (0, 2)])
-    found = overlaps(placement, overlay).toarray()
+    found = count_overlaps(placement, overlay).toarray()
     by = {(link.a, link.b): i for i, link in enumerate(overlay.links)}
     assert found[by[0, 1], by[2, 3]] == 1, "the middle"
     assert found[by[0, 1], by[0, 2]] == 2, "the middle and the router of peer 0"
     assert found.diagonal().tolist() == [3, 3, 3]
-    assert shared_routers(placement, overlay).tolist() == [3, 2, 1, 2, 1]
+    assert count_links_by_router(placement, overlay).tolist() == [3, 2, 1, 2, 1]
     assert meeting_routers(placement, overlay).tolist() == [3, 0, 0, 0, 0], "a peer's own links begin at its router"
 
 
@@ -164,15 +164,15 @@ def test_two_links_through_one_router_share_it() -> None:
 def test_q_is_the_size_of_the_intersection(data: st.DataObject) -> None:
     placement = data.draw(placements())
     overlay = data.draw(overlays(placement))
-    found = overlaps(placement, overlay).toarray()
+    found = count_overlaps(placement, overlay).toarray()
     paths = [placement.path(link.a, link.b) for link in overlay.links]
     assert found.tolist() == [[count_shared_routers(one, other) for other in paths] for one in paths]
 
 
 def test_links_of_one_peer_meet_if_they_share_more_than_its_router() -> None:
     placement = star()
-    assert neighbours_that_meet(placement, placement.overlay([(0, 1), (0, 2), (2, 3)])) == 1.0
-    assert neighbours_that_meet(placement, placement.overlay([(0, 1), (2, 3)])) == 0.0
+    assert overlapping_share(placement, placement.overlay([(0, 1), (0, 2), (2, 3)])) == 1.0
+    assert overlapping_share(placement, placement.overlay([(0, 1), (2, 3)])) == 0.0
     line = row(3, [0, 1, 2])
-    assert neighbours_that_meet(line, line.overlay([(0, 1), (1, 2)])) == 0.0
-    assert neighbours_that_meet(line, line.overlay([(0, 1), (0, 2), (1, 2)])) == 2 / 3
+    assert overlapping_share(line, line.overlay([(0, 1), (1, 2)])) == 0.0
+    assert overlapping_share(line, line.overlay([(0, 1), (0, 2), (1, 2)])) == 2 / 3

@@ -12,7 +12,7 @@ from tests.oracles.topology_inference import InferredNetwork, Traceroute, infer
 from tests.topology.placements import placements
 from wend.topology.catalog import make
 from wend.topology.inference import Node, merge_holes
-from wend.topology.placement import Placement, place
+from wend.topology.placement import Placement, attach_peers
 from wend.topology.traceroute import Tracer
 
 
@@ -34,7 +34,7 @@ def test_a_trace_has_the_path(placement: Placement) -> None:
 
 
 def test_an_anonymous_router_never_answers_and_an_answer_may_get_lost() -> None:
-    placement = place(make("power-law", 1), 30, 1)
+    placement = attach_peers(make("power-law", 1), 30, 1)
     tracer = Tracer(placement, seed=1, anonymous=0.2, loss=0.1)
     assert 0.1 < len(tracer.anonymous) / 300 < 0.3
     traces = every_trace(placement, tracer)

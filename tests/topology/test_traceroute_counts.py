@@ -13,9 +13,9 @@ from pyarrow import parquet
 
 from wend.model.errors import ConfigError
 from wend.topology.catalog import make
-from wend.topology.placement import place
+from wend.topology.placement import attach_peers
 from wend.topology.traceroute_counts import COUNTS, RECORDS, count
-from wend.topology.traceroute_records import Flaws, Truth, router_address, score, write_records
+from wend.topology.traceroute_records import Flaws, Truth, router_address, score_links, write_records
 
 HOPS = st.lists(st.none() | st.sampled_from([f"r{i}" for i in range(5)]), max_size=7)
 ENDS = st.none() | st.integers(0, 3)
@@ -83,7 +83,7 @@ def test_counting_columns_is_counting_records(records: list[dict], size: int) ->
 
 
 def test_synthetic_records_are_paths_with_the_given_flaws(tmp_path: Path) -> None:
-    placement = place(make("power-law", 1), 12, 1)
+    placement = attach_peers(make("power-law", 1), 12, 1)
     flaws = Flaws(loss=0.1, anonymous=0.1, cut=0.1, flap=0.0)
     truth = write_records(tmp_path / "r", placement, placement.pairs(), 3000, seed=4, flaws=flaws)
     rows = parquet.read_table(tmp_path / "r").to_pylist()
@@ -108,7 +108,7 @@ def test_synthetic_records_are_paths_with_the_given_flaws(tmp_path: Path) -> Non
 
 
 def test_a_trace_that_flaps_ends_on_another_path(tmp_path: Path) -> None:
-    placement = place(make("power-law", 1), 12, 1)
+    placement = attach_peers(make("power-law", 1), 12, 1)
     flaws = Flaws(loss=0.0, cut=0.0, flap=0.5)
     truth = write_records(tmp_path / "r", placement, placement.pairs(), 500, seed=4, flaws=flaws)
     rows = parquet.read_table(tmp_path / "r").to_pylist()
@@ -119,11 +119,11 @@ def test_a_trace_that_flaps_ends_on_another_path(tmp_path: Path) -> None:
 
 def test_the_score_detects_missing_false_and_duplicate_links() -> None:
     truth = Truth(frozenset({("a", "b"), ("b", "c"), ("b", "s"), ("c", "s")}), frozenset({"s"}), 0)
-    assert score(truth, truth.links - {("a", "b")}) == (0.75, 0.0)
-    assert score(truth, [("a", "b"), ("b", "c"), ("a", "c")]) == (0.5, pytest.approx(1 / 3))
-    assert score(truth, [("b", "unknown:0"), ("c", "unknown:0"), ("a", "b"), ("b", "c")]) == (1.0, 0.0)
-    assert score(truth, [("b", "unknown:0"), ("b", "unknown:1")]) == (0.25, 0.5)
-    assert score(truth, []) == (0.0, 0.0)
+    assert score_links(truth, truth.links - {("a", "b")}) == (0.75, 0.0)
+    assert score_links(truth, [("a", "b"), ("b", "c"), ("a", "c")]) == (0.5, pytest.approx(1 / 3))
+    assert score_links(truth, [("b", "unknown:0"), ("c", "unknown:0"), ("a", "b"), ("b", "c")]) == (1.0, 0.0)
+    assert score_links(truth, [("b", "unknown:0"), ("b", "unknown:1")]) == (0.25, 0.5)
+    assert score_links(truth, []) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_the_score_detects_missing_false_and_duplicate_links() -> None:
     ],
 )
 def test_impossible_records_are_refused(tmp_path: Path, flaws: Flaws, pairs: int, said: str) -> None:
-    placement = place(make("power-law", 1), 2, 1)
+    placement = attach_peers(make("power-law", 1), 2, 1)
     ends = (np.zeros(pairs, dtype=np.int64), np.ones(pairs, dtype=np.int64))
     with pytest.raises(ConfigError, match=said):
         write_records(tmp_path, placement, ends, 5, seed=1, flaws=flaws)

@@ -10,7 +10,7 @@ from tests.oracles.trees import mrst, shortest_path_trees, trees_from
 from tests.topology.placements import overlays, placements, row
 from wend.model.errors import ConfigError
 from wend.studies.quist.construction import compute_link_weights
-from wend.topology.component_reliability import path_reliabilities, reliabilities
+from wend.topology.component_reliability import draw_reliabilities, path_reliabilities
 from wend.topology.graph import Overlay, OverlayLink
 
 
@@ -87,7 +87,7 @@ def test_links_of_equal_weight_are_ordered_by_the_ids_of_their_ends() -> None:
 def test_a_weight_is_the_failure_of_a_link_and_its_two_peers(data: st.DataObject, seed: int) -> None:
     placement = data.draw(placements())
     overlay = data.draw(overlays(placement))
-    chances = reliabilities(placement, seed)
+    chances = draw_reliabilities(placement, seed)
     starts, components = placement.link_components(overlay)
     alone = path_reliabilities(starts, components, chances)
     for i, (link, weight) in enumerate(
@@ -119,7 +119,7 @@ def test_a_tree_from_a_root_holds_its_shortest_paths(drawn: tuple[Overlay, list[
 def test_shortest_path_trees_span_and_repeat(data: st.DataObject, seed: int) -> None:
     placement = data.draw(placements())
     overlay = data.draw(overlays(placement))
-    chances = reliabilities(placement, seed)
+    chances = draw_reliabilities(placement, seed)
     trees = shortest_path_trees(placement, overlay, chances, 3, seed=seed, roots=3)
     for tree in trees:
         assert nx.is_tree(nx.Graph([(overlay.links[i].a, overlay.links[i].b) for i in tree]))

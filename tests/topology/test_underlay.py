@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from tests.topology.placements import is_same
 from wend.model.errors import ConfigError
 from wend.topology import transit_stub as ts
-from wend.topology.brite import Brite, brite, waxman
-from wend.topology.catalog import DRAWN, make, real_maps
-from wend.topology.powerlaw import PowerLaw, pfp, power_law
+from wend.topology.brite import Brite, brite, draw_waxman_links
+from wend.topology.catalog import DRAWN, list_real_maps, make
+from wend.topology.powerlaw import PowerLaw, draw_pfp_links, power_law
 from wend.topology.routing import shortest_paths
-from wend.topology.underlay import LinkKind, RouterKind, Underlay, components, summary
+from wend.topology.underlay import LinkKind, RouterKind, Underlay, find_components, summarise_underlay
 from wend.topology.underlay_builder import UnderlayBuilder
 
 
@@ -75,9 +75,9 @@ def test_power_law_has_the_papers_size(homing: str, seed: int) -> None:
 
 def test_a_joining_as_prefers_those_with_many_links() -> None:
     rng = np.random.default_rng(1)
-    degrees = np.sort(np.bincount(np.array(pfp(400, "single", rng)).ravel()))[::-1]
+    degrees = np.sort(np.bincount(np.array(draw_pfp_links(400, "single", rng)).ravel()))[::-1]
     assert degrees[0] > 15 * np.median(degrees)
-    assert len(pfp(8, "multi", rng)) >= 3 + 2 * 5
+    assert len(draw_pfp_links(8, "multi", rng)) >= 3 + 2 * 5
 
 
 @pytest.mark.parametrize("name", sorted(DRAWN))
@@ -108,16 +108,16 @@ def test_an_underlay_is_the_same_in_every_process(salt: str) -> None:
 def test_a_waxman_level_has_m_links_for_each_node(m: int, more: int, seed: int) -> None:
     nodes = 2 * m + 1 + more
     rng = np.random.default_rng(seed)
-    links = waxman(rng.random((nodes, 2)), m, 0.2, 1.0, rng)
+    links = draw_waxman_links(rng.random((nodes, 2)), m, 0.2, 1.0, rng)
     assert len(set(links)) == len(links) == m * nodes
     assert all(0 <= a < b < nodes for a, b in links)
-    assert components(nodes, np.array(links))[0] == 1
+    assert find_components(nodes, np.array(links))[0] == 1
 
 
 def test_a_waxman_level_prefers_near_nodes() -> None:
     rng = np.random.default_rng(5)
     spots = rng.random((300, 2))
-    links = np.array(waxman(spots, 2, 0.2, 1.0, rng))
+    links = np.array(draw_waxman_links(spots, 2, 0.2, 1.0, rng))
     linked = np.hypot(*(spots[links[:, 0]] - spots[links[:, 1]]).T).mean()
     anyone = np.hypot(*(spots[:, None] - spots[None]).reshape(-1, 2).T).mean()
     assert linked < 0.8 * anyone
@@ -139,7 +139,7 @@ def test_any_transit_stub_is_connected(
         assert "were not connected in 1000 draws" in str(error) and density * stub * (stub - 1) / 2 < stub
         return
     assert made.routers == domains * size * (1 + stubs * stub)
-    assert components(made.routers, made.ends)[0] == 1
+    assert find_components(made.routers, made.ends)[0] == 1
 
 
 @pytest.mark.parametrize(
@@ -179,9 +179,9 @@ def test_a_draft_refuses_unconnected_routers_and_links_without_delay() -> None:
 
 
 def test_real_maps_are_listed_and_can_be_made() -> None:
-    names = real_maps()
+    names = list_real_maps()
     assert names == sorted(names)
     assert {"topohub:topozoo/Abilene", "topohub:sndlib/germany50", "topohub:backbone/africa"} <= set(names)
     abilene = make("topohub:topozoo/Abilene")
-    assert summary(abilene)["routers"] == 11
+    assert summarise_underlay(abilene)["routers"] == 11
     assert 1 < abilene.delay_ns.mean() / 1e6 < 20, "a thousand kilometres take five milliseconds"

@@ -167,7 +167,7 @@ def _mean_text(spread: Spread) -> str:
 
 def _underlay_text(world: Any) -> str:
     """Describe the underlay: the network, the length of a link's path, and how often links fail together."""
-    from wend.topology.link_overlap import neighbours_that_meet
+    from wend.topology.link_overlap import overlapping_share
 
     placement, links = world.placement, world.overlay.links
     routers = placement.paths([link.a for link in links], [link.b for link in links]).lengths().mean()
@@ -175,7 +175,7 @@ def _underlay_text(world: Any) -> str:
     share = down / (len(links) * (world.end_ns - world.begin_ns))
     return (
         f"{placement.underlay.routers} routers, {routers:.1f} on a link's path; links are down {100 * share:.1f} % of "
-        f"the time; two links of a peer meet in {100 * neighbours_that_meet(placement, world.overlay):.0f} % of cases"
+        f"the time; two links of a peer meet in {100 * overlapping_share(placement, world.overlay):.0f} % of cases"
     )
 
 

@@ -77,7 +77,7 @@ def _underlay_metrics(underlay: "Underlay") -> dict[str, Any]:
     import numpy as np
 
     from wend.topology.routing import shortest_paths
-    from wend.topology.underlay import summary
+    from wend.topology.underlay import summarise_underlay
 
     homes = underlay.access()
     if len(homes) < 2:
@@ -89,7 +89,7 @@ def _underlay_metrics(underlay: "Underlay") -> dict[str, Any]:
     hops = paths.hops()[:, homes]
     apart = delays > 0
     return {
-        **summary(underlay),
+        **summarise_underlay(underlay),
         "mean_hops": float(hops[apart].mean()),
         "diameter_hops": int(hops.max()),
         "mean_delay_ms": float(delays[apart].mean() / 1e6),
@@ -103,9 +103,9 @@ def list_networks(
     as_json: Json = False,
 ) -> None:
     """List the networks that have a name."""
-    from wend.topology.catalog import DRAWN, real_maps
+    from wend.topology.catalog import DRAWN, list_real_maps
 
-    map_names = real_maps()
+    map_names = list_real_maps()
     if as_json:
         print(json.dumps({"drawn": {name: about for name, (_, about) in DRAWN.items()}, "maps": map_names}))
         return
@@ -160,7 +160,7 @@ def show(
     """Draw a network with an overlay as SVG, and count the routers that overlay links share."""
     from wend.topology.catalog import make as make_underlay
     from wend.topology.overlays import choose_landmarks
-    from wend.topology.placement import place
+    from wend.topology.placement import attach_peers
     from wend.topology.underlay_drawing import draw
 
     check_file(out, ".svg")
@@ -178,7 +178,7 @@ def show(
     if k >= min(peers, homes):
         raise ConfigError(f"k = {k} needs more than {k} peers, got {min(peers, homes)}")
     with announce_compilation():
-        placement = place(underlay, min(peers, homes), seed)
+        placement = attach_peers(underlay, min(peers, homes), seed)
         over = _make_overlay(placement, overlay, k, seed)
         landmarks = choose_landmarks(placement, k, seed) if overlay == "tdo-landmark" else []
     words = {"tdo-landmark": f"{k} landmarks", "chain": f"{k} traced paths per peer", "random": f"{k} neighbours"}

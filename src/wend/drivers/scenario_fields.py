@@ -77,6 +77,8 @@ class ScenarioFields(TypedDict, total=False):
     grace: str
     order_wait: str
     reliability: float | None
+    coding: str
+    coding_least: int
     membership_k: int
     membership_degree: int
     membership_period: str
@@ -112,4 +114,5 @@ class ScenarioFields(TypedDict, total=False):
     place_beacon: str
     first_gap: str
     redundancy: Literal["none", "tight", "free"]
+    copies: int
     send_once: bool

@@ -19,11 +19,11 @@ from wend.model.paths import Path, Router
 from wend.model.randomness import stream
 from wend.model.units import SECOND, Nanos, seconds
 from wend.topology import catalog, generators
-from wend.topology.component_reliability import draw_outages_over_time, reliabilities
+from wend.topology.component_reliability import draw_outages_over_time, draw_reliabilities
 from wend.topology.faults import Faults, Intervals, Outage, draw_outages, drop_partitions
 from wend.topology.graph import Overlay
 from wend.topology.inferred_topology import InferredTopology
-from wend.topology.placement import Placement, place
+from wend.topology.placement import Placement, attach_peers
 from wend.topology.traceroute import Hop, Tracer, router_address
 from wend.topology.underlay import Index, Underlay
 from wend.topology.underlay_faults import UnderlayFaults
@@ -32,7 +32,7 @@ from wend.topology.underlay_faults import UnderlayFaults
 def place_peers(s: Scenario) -> Placement:
     """The scenario's underlay with its peers placed on it."""
     assert s.underlay is not None
-    return place(
+    return attach_peers(
         catalog.make(s.underlay, s.seed), s.peers, s.seed, last_mile_ns=s.last_mile_ns, access_routers=s.access_routers
     )
 
@@ -51,7 +51,7 @@ def make_underlay_overlay(placement: Placement, s: Scenario) -> Overlay:
 def draw_failures(s: Scenario, placement: Placement, overlay: Overlay, *, begin: Nanos, end: Nanos) -> UnderlayFaults:
     """Draw the outages of routers, links and last miles. The outages of peers are `peer_outages`."""
     if s.mean_outage_ns is not None:
-        reliable = reliabilities(placement, s.seed)
+        reliable = draw_reliabilities(placement, s.seed)
         reliable[placement.first_peer : placement.first_last_mile] = 1.0
         return UnderlayFaults(
             placement,

@@ -31,7 +31,7 @@ from wend.protocol.link.fragments import FRAGMENT_BYTES
 from wend.protocol.ports import LocalSubscription, Neighbour, Started
 from wend.strategies.registry import find_membership, plugin
 from wend.topology import faults, generators, maps
-from wend.topology.background_links import draw_background
+from wend.topology.background_links import draw_background_links
 from wend.topology.graph import Overlay, OverlayLink
 from wend.topology.inferred_topology import InferredTopology, read_topology
 from wend.topology.link_disturbances import draw_disturbances
@@ -91,7 +91,7 @@ class World:
             begin=self.begin_ns,
             end=heal,
         )
-        self.background = draw_background(scenario.background_flows, scenario.seed, overlay, placement)
+        self.background = draw_background_links(scenario.background_flows, scenario.seed, overlay, placement)
         """The links with other traffic."""
         self._given_deadlines = dict(deadlines or {})
         self.topics = make_topics(scenario, overlay) if topics is None else topics
@@ -99,9 +99,7 @@ class World:
         if scenario.plan is not None:
             links = [(link.a, link.b) for link in overlay.links]
             self.plan = read_forwarding(File(scenario.plan), fingerprint(overlay.peers, links))
-        self.inferred_topology: InferredTopology | None = None
-        if scenario.inferred_topology is not None:
-            self.inferred_topology = read_topology(File(scenario.inferred_topology))
+        self.inferred_topology = _read_topology(scenario.inferred_topology)
         self.switches: list[tuple[Nanos, PeerId, Forwarding]] = []
         """Times at which a peer gets another plan, for tests that build a world by hand."""
         self.paths: Callable[[PeerId, PeerId], Path | None] | None = None
@@ -292,6 +290,10 @@ def build_world(scenario: Scenario) -> World:
     return World(
         scenario, _add_capacities(scenario, scenario_underlay.make_underlay_overlay(placement, scenario)), placement
     )
+
+
+def _read_topology(folder: str | None) -> InferredTopology | None:
+    return None if folder is None else read_topology(File(folder))
 
 
 def _add_capacities(s: Scenario, overlay: Overlay) -> Overlay:

@@ -86,7 +86,8 @@ class EmulatorClient:
         self._turn = threading.Lock()
 
     def ask(self, command: str) -> dict[str, Any]:
-        """Send one command and return its answer. Raises LabError if the answer is an `error`."""
+        """Send one command and return its answer. Raises `LabError` if the command is not one line, if no answer comes,
+        or if the answer is malformed or reports an error."""
         if "\n" in command or "\0" in command:
             raise LabError("a command is one line of text")
         try:

@@ -41,9 +41,9 @@ class BatchIndex:
         self._table = BitmapTable(conjunctions)
         keys, ranks = np.unique(np.array(owners, dtype=np.int64), return_inverse=True)
         self._ranked = len(keys)
-        self._keys = _pad(keys, self._table)
+        self._keys = _pad_to_slots(keys, self._table)
         """The keys of filters with slots, by rank."""
-        self._ranks = _pad(ranks, self._table) if len(keys) < len(owners) else None
+        self._ranks = _pad_to_slots(ranks, self._table) if len(keys) < len(owners) else None
         """By slot: the rank of its key. None if each filter has one conjunction: then a rank is a slot."""
 
     def __len__(self) -> int:
@@ -56,7 +56,7 @@ class BatchIndex:
 
     def match_batch(self, batch: Batch) -> tuple[Ints, Ints]:
         """Offsets and keys: the filters keys[offsets[i]:offsets[i + 1]] match event i, sorted."""
-        self._refine()
+        self._add_edge_rows()
         parts = [self._list_keys(self._matching_bits(part)) for part in self._split_batch(batch)]
         if len(parts) == 1:
             return parts[0]
@@ -68,12 +68,12 @@ class BatchIndex:
         """The number of filters that match each event, and the number of events that each filter matches."""
         from wend.matching import batch_kernels
 
-        self._refine()
+        self._add_edge_rows()
         totals = np.zeros(self._table.slots, dtype=np.int64)
         counts = []
         for part in self._split_batch(batch):
             matching = self._matching_bits(part)
-            counts.append(_counts(matching))
+            counts.append(_count_matches(matching))
             batch_kernels.add_bits(matching.reshape(-1), totals, matching.shape[1])
         per_filter = np.zeros(self._count, dtype=np.int64)
         per_filter[self._keys[: self._ranked]] = totals[: self._ranked]
@@ -97,7 +97,7 @@ class BatchIndex:
         for event in cells.ranged:
             attributes = batch.row(event)
             slots[event], doubtful = self._table.match_ranges(attributes)
-            self._test(slots[event], _positions(doubtful), attributes)
+            self._test_conjunctions(slots[event], _positions(doubtful), attributes)
         if self._ranks is None:
             return slots
         by_rank = np.zeros_like(slots)
@@ -114,13 +114,13 @@ class BatchIndex:
         )
         doubtful: dict[int, list[int]] = {event: [] for event in range(count)} if table.rare else {}
         if table.checks or len(cells.edges):
-            for event, slot in self._settle(cells, slots):
+            for event, slot in self._decide_doubtful(cells, slots):
                 doubtful.setdefault(event, []).append(slot)
         for event, some in doubtful.items():
-            self._test(slots[event], some, batch.row(event))
+            self._test_conjunctions(slots[event], some, batch.row(event))
         return slots
 
-    def _settle(self, cells: Cells, slots: Words) -> list[tuple[int, int]]:
+    def _decide_doubtful(self, cells: Cells, slots: Words) -> list[tuple[int, int]]:
         """Decide doubtful slots in place by comparing doubles. Return (event, slot) of those that remain in doubt."""
         from wend.matching import batch_kernels
 
@@ -136,9 +136,9 @@ class BatchIndex:
                 return [(event, slot) for event, slot in doubts[:count].tolist()]
             room = count
 
-    def _test(self, slots: Words, doubtful: Iterable[int], attributes: Attributes) -> None:
+    def _test_conjunctions(self, slots: Words, doubtful: Iterable[int], attributes: Attributes) -> None:
         """Clear the doubtful slots whose conjunctions do not match the event, and set those without rows that do."""
-        conjunctions = self._unpack()
+        conjunctions = self._unpickle_conjunctions()
         for slot in doubtful:
             self._tests += 1
             if not conjunctions[slot].matches(attributes):
@@ -150,7 +150,7 @@ class BatchIndex:
     def _list_keys(self, matching: Words) -> tuple[Ints, Ints]:
         from wend.matching import batch_kernels
 
-        counts = _counts(matching)
+        counts = _count_matches(matching)
         offsets = np.zeros(len(counts) + 1, dtype=np.int64)
         np.cumsum(counts, out=offsets[1:])
         keys = np.empty(offsets[-1], dtype=np.int64)
@@ -159,27 +159,27 @@ class BatchIndex:
 
     # ---- upkeep
 
-    def _refine(self) -> None:
+    def _add_edge_rows(self) -> None:
         """If many conjunctions were tested one by one, build a table with edge rows for the attributes in doubt."""
         if self._tests <= max(MANY_TESTS, self._table.used // 2):
             return
         self._tests = 0
         doubted = self._table.doubted_attributes()
         if doubted:
-            self._table = BitmapTable(self._unpack(), self._table.edged | doubted)
+            self._table = BitmapTable(self._unpickle_conjunctions(), self._table.edged | doubted)
 
     def __getstate__(self) -> dict[str, object]:
         """The bits, and the conjunctions pickled in one piece, because matching rarely needs them."""
         packed = self._packed or pickle.dumps(self._conjunctions, protocol=5)
         return self.__dict__ | {"_packed": packed, "_conjunctions": []}
 
-    def _unpack(self) -> list[Conjunction]:
+    def _unpickle_conjunctions(self) -> list[Conjunction]:
         if self._packed is not None:
             self._conjunctions, self._packed = pickle.loads(self._packed), None
         return self._conjunctions
 
 
-def _pad(by_slot: Ints, table: BitmapTable) -> Ints:
+def _pad_to_slots(by_slot: Ints, table: BitmapTable) -> Ints:
     """The array, with an element for every slot: kernels may read beyond the last one in use."""
     padded = np.zeros(table.slots, dtype=np.int64)
     padded[: len(by_slot)] = by_slot
@@ -192,7 +192,7 @@ def _positions(words: Words) -> list[int]:
     return positions
 
 
-def _counts(matching: Words) -> Ints:
+def _count_matches(matching: Words) -> Ints:
     from wend.matching import batch_kernels
 
     counts = np.zeros(len(matching), dtype=np.int64)

@@ -73,7 +73,7 @@ class CoveringIndex(Generic[K]):
         """Add a filter, or replace the one with this key. Returns the keys that became uncovered."""
         uncovered = self.discard(key)
         self._filters[key] = wanted
-        if self._place(key):
+        if self._assign_cover(key):
             uncovered.append(key)
         return uncovered
 
@@ -89,12 +89,12 @@ class CoveringIndex(Generic[K]):
         orphans = self._covered.pop(key, {})
         for orphan in orphans:
             del self._coverer[orphan]
-        return [orphan for orphan in orphans if self._place(orphan)]
+        return [orphan for orphan in orphans if self._assign_cover(orphan)]
 
-    def _place(self, key: K) -> bool:
+    def _assign_cover(self, key: K) -> bool:
         """Find a filter that covers this one. Returns True if no filter does."""
         wanted = self._filters[key]
-        coverer = self._find(wanted)
+        coverer = self._find_cover(wanted)
         if coverer is None:
             self._uncovered.add(key, wanted)
             return True
@@ -102,7 +102,7 @@ class CoveringIndex(Generic[K]):
         self._covered.setdefault(coverer, {})[key] = None
         return False
 
-    def _find(self, wanted: Filter) -> K | None:
+    def _find_cover(self, wanted: Filter) -> K | None:
         if len(wanted.conjunctions) != 1 or not len(self._uncovered):
             return None
         (one,) = wanted.conjunctions
@@ -114,7 +114,7 @@ class CoveringIndex(Generic[K]):
 
 def _candidates(one: Conjunction, index: Index[K]) -> tuple[K, ...]:
     """The keys of the filters that may cover a conjunction."""
-    low, high = _ends(one)
+    low, high = _extreme_events(one)
     keys = index.match(low)
     if low != high and keys:
         also = set(index.match(high))
@@ -122,7 +122,7 @@ def _candidates(one: Conjunction, index: Index[K]) -> tuple[K, ...]:
     return keys
 
 
-def _ends(one: Conjunction) -> tuple[Attributes, Attributes]:
+def _extreme_events(one: Conjunction) -> tuple[Attributes, Attributes]:
     """The lowest and the highest event that the conjunction matches. An attribute that may be missing is missing in
     both. If a set of texts has no greatest value, the least one stands for it."""
     low: Attributes = {}

@@ -50,7 +50,7 @@ class Index(Generic[K]):
 
     def add(self, key: K, wanted: Filter) -> None:
         self.discard(key)
-        topic, ones = _split(wanted)
+        topic, ones = _split_by_topic(wanted)
         if topic is None:
             if self._others is None:
                 self._others = PeerBitmapIndex()
@@ -86,7 +86,7 @@ class Index(Generic[K]):
         if topic is None:
             ones = () if self._others is None else self._others.conjunctions(key)
             return Filter(tuple([expand_box(one) for one in ones]))
-        sides: tuple[tuple[str, Values], ...] = ((TOPIC, _one_topic(topic)),)
+        sides: tuple[tuple[str, Values], ...] = ((TOPIC, _topic_values(topic)),)
         narrower = self._narrower.get(topic)
         if narrower is not None and key in narrower:
             (rest,) = narrower.conjunctions(key)
@@ -110,18 +110,18 @@ class Index(Generic[K]):
         return tuple(sorted((*keys, *others))) if keys and others else keys or others
 
     def _match_range(self, topics: Range, attributes: Attributes) -> tuple[K, ...]:
-        """An event with a range of topics matches the filters of all of them."""
+        """The keys of the filters that match an event with a range of topics: those of all topics in it."""
         keys = [] if self._others is None else list(self._others.match(attributes))
         for topic, exact in self._by_topic.items():
-            if _one_topic(topic).allows(topics):
+            if _topic_values(topic).allows(topics):
                 keys += exact
         for topic, narrower in self._narrower.items():
-            if _one_topic(topic).allows(topics):
+            if _topic_values(topic).allows(topics):
                 keys += narrower.match(attributes)
         return tuple(sorted(keys))
 
 
-def _split(wanted: Filter) -> tuple[str | None, list[Compact]]:
+def _split_by_topic(wanted: Filter) -> tuple[str | None, list[Compact]]:
     """The topic that a filter requires, if it is one conjunction that does, and the remaining conjunctions."""
     conjunctions = wanted.conjunctions
     if len(conjunctions) == 1 and not conjunctions[0].bindings:
@@ -134,5 +134,5 @@ def _split(wanted: Filter) -> tuple[str | None, list[Compact]]:
     return None, [compact_conjunction(one) for one in conjunctions]
 
 
-def _one_topic(topic: str) -> Values:
+def _topic_values(topic: str) -> Values:
     return Values(strings=(topic, topic + "\0"))

@@ -64,13 +64,13 @@ def _merge_two(a: Conjunction, b: Conjunction) -> tuple[Conjunction, bool, set[s
     widened = {name for name, (_, is_wider) in hulls.items() if is_wider}
     bindings = _common_bindings(a.bindings, b.bindings)
     merged = conjoin([(name, hull) for name, (hull, _) in hulls.items() if hull != ANYTHING], bindings) or TRUE
-    dropped = (set(names) - merged.allowed().keys()) | _attributes({*a.bindings, *b.bindings} - {*bindings})
+    dropped = (set(names) - merged.allowed().keys()) | _bound_attributes({*a.bindings, *b.bindings} - {*bindings})
     differing = sum(left != right for left, right in pairs.values())
     perfect = differing <= 1 and not widened and same
     return merged, perfect, widened - dropped, set() if perfect else dropped
 
 
-def _attributes(bindings: Iterable[Binding]) -> set[str]:
+def _bound_attributes(bindings: Iterable[Binding]) -> set[str]:
     return {name for one in bindings for name in (one.left, one.right)}
 
 

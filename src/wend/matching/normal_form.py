@@ -24,7 +24,7 @@ def normal_form(tree: Tree) -> tuple[Conjunction, ...]:
     """The conjunctions of a tree, sorted by their texts. Those that another one covers are left out if testing all
     pairs is cheap enough."""
     budget = Budget(tree)
-    distinct = list(dict.fromkeys(_alternatives(tree, budget)))
+    distinct = list(dict.fromkeys(_expand(tree, budget)))
     weight = sum(c.weight for c in distinct)
     # Half of the budget: parsing the printed form costs a little more than its weight.
     if len(distinct) > MAX_CONJUNCTIONS or weight > MAX_STEPS // 2:
@@ -78,12 +78,12 @@ def conjunction_count(tree: Tree) -> int:
     return math.prod(counts) if tree.all else sum(counts)
 
 
-def _alternatives(tree: Tree, budget: Budget) -> list[Conjunction]:
+def _expand(tree: Tree, budget: Budget) -> list[Conjunction]:
     if isinstance(tree, Leaf):
         return [Conjunction(((tree.name, values),)) for values in tree.alternatives]
     if isinstance(tree, Binding):
         return [Conjunction((), (tree,))]
-    children = [_alternatives(child, budget) for child in tree.children]
+    children = [_expand(child, budget) for child in tree.children]
     if not tree.all:
         return [one for child in children for one in child]
     return _multiply(children, budget)

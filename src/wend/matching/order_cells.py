@@ -26,7 +26,7 @@ _LAST_TEXT = _TEXTS + (1 << _TEXT_BITS) - 1
 EVERYTHING: Interval = (0, (1 << CELL_BITS) - 1)
 
 
-def _number(value: int | float) -> int:
+def _number_cell(value: int | float) -> int:
     try:
         as_float = float(value)
     except OverflowError:
@@ -36,7 +36,7 @@ def _number(value: int | float) -> int:
     return int(ordered >> (64 - _NUMBER_BITS))
 
 
-def _text(value: str) -> int:
+def _text_cell(value: str) -> int:
     first = value[:3].encode("utf-8", "surrogatepass")[:3].ljust(3, b"\0")
     return _TEXTS | int.from_bytes(first, "big") >> (24 - _TEXT_BITS)
 
@@ -45,7 +45,7 @@ def cell(value: bool | int | float | str) -> int:
     """The cell of a value. A larger value of the same kind never has a smaller cell."""
     if isinstance(value, bool):
         return _BOOLEANS | value
-    return _text(value) if isinstance(value, str) else _number(value)
+    return _text_cell(value) if isinstance(value, str) else _number_cell(value)
 
 
 def find_value_cells(value: Value) -> Interval:

@@ -52,9 +52,9 @@ class PeerBitmapIndex(Generic[K]):
         return len(self._places) + sum([len(grid.boxes) for grid in self._grids])
 
     def __contains__(self, key: K) -> bool:
-        return key in self._places or self._grid(key) is not None
+        return key in self._places or self._find_grid(key) is not None
 
-    def _grid(self, key: K) -> BoxGrid | None:
+    def _find_grid(self, key: K) -> BoxGrid | None:
         return next((grid for grid in self._grids if key in grid.boxes), None)
 
     def add(self, key: K, ones: list[Compact]) -> None:
@@ -93,12 +93,12 @@ class PeerBitmapIndex(Generic[K]):
         for place in places:
             block = self._blocks.get(place >> _PLACE_BITS)
             if block is not None and 2 * block.dead > len(block.members):
-                self._insert(self._take_apart(place >> _PLACE_BITS))
+                self._insert_block(self._dissolve_block(place >> _PLACE_BITS))
 
     # ---------------------------------------------------------------- grids
 
     def _discard_from_grid(self, key: K) -> None:
-        grid = self._grid(key)
+        grid = self._find_grid(key)
         if grid is not None:
             grid.discard(key)
             if not grid.boxes:
@@ -129,9 +129,9 @@ class PeerBitmapIndex(Generic[K]):
         moved = [(slot, key, one) for slot, (key, one) in self._new.items()]
         self._new.clear()
         self._next_new = 0
-        self._insert(moved)
+        self._insert_block(moved)
 
-    def _insert(self, moved: list[Moved]) -> None:
+    def _insert_block(self, moved: list[Moved]) -> None:
         """Make a block of these conjunctions. If there is another one of its size, both become one."""
         if len(moved) <= SMALLEST // 2:
             for place, key, one in moved:
@@ -146,12 +146,12 @@ class PeerBitmapIndex(Generic[K]):
             same = [number for number, block in self._blocks.items() if block.size == size]
             if not same:
                 break
-            moved += self._take_apart(same[0])
+            moved += self._dissolve_block(same[0])
             size += 1
         if size == SIZES - 1:
             rest = self._move_to_grid(moved)
             if len(rest) < len(moved):
-                self._insert(rest)
+                self._insert_block(rest)
                 return
         number = self._next_block
         self._next_block += 1
@@ -159,7 +159,7 @@ class PeerBitmapIndex(Generic[K]):
         for slot, (place, key, _) in enumerate(moved):
             self._relocate(key, place, (number << _PLACE_BITS) + slot)
 
-    def _take_apart(self, number: int) -> list[Moved]:
+    def _dissolve_block(self, number: int) -> list[Moved]:
         block = self._blocks.pop(number)
         base = number << _PLACE_BITS
         return [
@@ -178,13 +178,13 @@ class PeerBitmapIndex(Generic[K]):
     def conjunctions(self, key: K) -> list[Compact]:
         places = self._places.get(key)
         if places is None:
-            grid = self._grid(key)
+            grid = self._find_grid(key)
             if grid is None:
                 raise KeyError(key)
             return [grid.boxes[key]]
-        return [self._at(place) for place in (places if type(places) is tuple else (places,))]
+        return [self._conjunction_at(place) for place in (places if type(places) is tuple else (places,))]
 
-    def _at(self, place: int) -> Compact:
+    def _conjunction_at(self, place: int) -> Compact:
         if place <= _PLACE_MASK:
             return self._new[place][1]
         one: Compact = self._blocks[place >> _PLACE_BITS].members[place & _PLACE_MASK]

@@ -51,13 +51,13 @@ class _Side:
         free = everyone
         for slot, low, end in members:
             free &= ~(1 << slot)
-            self._add(1 << slot, low, end, edges)
+            self._add_interval(1 << slot, low, end, edges)
         allowed = 0
         for row in range(rows):
             allowed ^= edges[row]
             self.allowed.append(allowed | free)
 
-    def _add(self, bit: int, low: Any, end: Any, edges: list[int]) -> None:
+    def _add_interval(self, bit: int, low: Any, end: Any, edges: list[int]) -> None:
         """Enter an interval: the edges of its run of rows, and the rows of which it allows a part."""
         borders, base = (self.texts, self.first_text) if type(low) is str else (self.numbers, 1)
         first = bisect_right(borders, low)
@@ -181,7 +181,7 @@ class Block:
             self._match_rare(attributes, keys)
 
     def _match_rare(self, attributes: Attributes, keys: list[Any]) -> None:
-        """The same for the conjunctions without rows."""
+        """Append the keys of the matching conjunctions without rows."""
         for name in attributes:
             for slot in self.rare.get(name, ()):
                 if compact_matches(self.members[slot], attributes):

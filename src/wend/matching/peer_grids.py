@@ -68,8 +68,8 @@ class BoxGrid:
 
     def __init__(self, x: str, y: str, boxes: list[Box]) -> None:
         """The borders come from these boxes, which are not added yet."""
-        self._x = _Axis(x, [_side(box, x) for box in boxes])
-        self._y = _Axis(y, [_side(box, y) for box in boxes])
+        self._x = _Axis(x, [_box_side(box, x) for box in boxes])
+        self._y = _Axis(y, [_box_side(box, y) for box in boxes])
         self._cells: dict[int, list[Any]] = {}
         """By cell: a key, its box, the next key, the next box, …"""
         self.boxes: dict[Any, Box] = {}
@@ -80,7 +80,7 @@ class BoxGrid:
         if len(box) == 6 and box[0] == x.name and box[3] == y.name:
             low_x, end_x, low_y, end_y = box[1], box[2], box[4], box[5]
         elif x.name in box[::3] and y.name in box[::3]:
-            (low_x, end_x), (low_y, end_y) = _side(box, x.name), _side(box, y.name)
+            (low_x, end_x), (low_y, end_y) = _box_side(box, x.name), _box_side(box, y.name)
         else:
             return None
         if (type(low_x) is str) is not x.of_texts or (type(low_y) is str) is not y.of_texts:
@@ -163,8 +163,8 @@ def make_grid(boxes: list[Box]) -> BoxGrid | None:
         return None
     x, y = names
     both = [box for box in boxes if x in box[::3] and y in box[::3]]
-    kinds = type(_side(both[0], x)[0]) is str, type(_side(both[0], y)[0]) is str
-    alike = [box for box in both if (type(_side(box, x)[0]) is str, type(_side(box, y)[0]) is str) == kinds]
+    kinds = type(_box_side(both[0], x)[0]) is str, type(_box_side(both[0], y)[0]) is str
+    alike = [box for box in both if (type(_box_side(box, x)[0]) is str, type(_box_side(box, y)[0]) is str) == kinds]
     grid = BoxGrid(x, y, alike)
     sample = [grid.find_cells(box) for box in alike[::step]]
     cells = [len(one) for one in sample if one is not None]
@@ -184,7 +184,7 @@ def _most_common_pair(boxes: list[Box], step: int) -> tuple[str, str] | None:
     return names if 4 * count * step >= len(boxes) else None
 
 
-def _side(box: Box, name: str) -> tuple[Any, Any]:
+def _box_side(box: Box, name: str) -> tuple[Any, Any]:
     at = 3 * box[::3].index(name)
     return box[at + 1], box[at + 2]
 

@@ -79,10 +79,12 @@ def is_expressible(values: Values) -> bool:
     cuts = values.numbers or values.strings
     if cuts == (-inf,):
         return False
-    return not cuts or _has_only_singles(cuts) or _holes(cuts) is not None or list_values(cuts, MAX_SET) is not None
+    return (
+        not cuts or _has_only_singles(cuts) or _find_holes(cuts) is not None or list_values(cuts, MAX_SET) is not None
+    )
 
 
-def _holes(cuts: Cuts) -> list[Scalar] | None:
+def _find_holes(cuts: Cuts) -> list[Scalar] | None:
     return list_values(gaps(cuts), MAX_SET)
 
 
@@ -99,18 +101,18 @@ def predicates(name: str, values: Values) -> Iterator[str]:
     elif values.booleans:
         yield _print_one_of(name, list(values.booleans))
     else:
-        yield from _side(name, values.numbers or values.strings)
+        yield from _print_side(name, values.numbers or values.strings)
 
 
-def _side(name: str, cuts: Cuts) -> Iterator[str]:
+def _print_side(name: str, cuts: Cuts) -> Iterator[str]:
     if _has_only_singles(cuts):
         yield _print_one_of(name, list(cuts[::2]))
         return
-    holes = _holes(cuts)
+    holes = _find_holes(cuts)
     if holes is None:
         yield _print_one_of(name, list_values(cuts, 4 * MAX_SET) or [])
         return
-    whole = _interval(name, cuts[0], cuts[-1] if len(cuts) % 2 == 0 else None, bool(holes))
+    whole = _print_interval(name, cuts[0], cuts[-1] if len(cuts) % 2 == 0 else None, bool(holes))
     if whole:
         yield whole
     yield from (f"{name} != {value_text(hole)}" for hole in holes)
@@ -122,23 +124,23 @@ def _print_one_of(name: str, values: list[Scalar]) -> str:
     return f"{name} in {{{', '.join(map(value_text, values))}}}"
 
 
-def _interval(name: str, low: Scalar, end: Scalar | None, holes: bool) -> str:
+def _print_interval(name: str, low: Scalar, end: Scalar | None, holes: bool) -> str:
     """An interval as a predicate. Empty for a whole kind with holes, because the holes imply the kind."""
     if low in (-inf, "") and end is None:
         return "" if holes else f"{name} prefix ''"
     if isinstance(low, str) and low and end == after_prefix(low):
         return f"{name} prefix {quote(low)}"
-    low_in, low_text = _end(low, lower=True)
+    low_in, low_text = _print_end(low, lower=True)
     if end is None:
         return f"{name} {'>=' if low_in else '>'} {low_text}"
-    end_out, end_text = _end(end, lower=False)
+    end_out, end_text = _print_end(end, lower=False)
     # An upper cut that is printed as its own value excludes that value.
     if low in (-inf, ""):
         return f"{name} {'<' if end_out else '<='} {end_text}"
     return f"{name} in {'[' if low_in else ']'}{low_text}, {end_text}{'[' if end_out else ']'}"
 
 
-def _end(cut: Scalar, lower: bool) -> tuple[bool, str]:
+def _print_end(cut: Scalar, lower: bool) -> tuple[bool, str]:
     """A cut as the value above it (True) or as the one below it: the shorter text, and the closed end in a tie."""
     above, neighbour = value_text(cut), previous_value(cut)
     if neighbour is None:

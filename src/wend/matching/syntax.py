@@ -91,7 +91,7 @@ class Token(NamedTuple):
         return self.text if len(self.text) <= 20 else f"{self.text[:19]}…"
 
 
-def error_at(text: str, place: int, reason: str) -> FilterError:
+def make_error_at(text: str, place: int, reason: str) -> FilterError:
     """An error with the reason, the text around the position, and a caret below it."""
     first = 0 if len(text) <= COLUMNS else max(0, min(place - COLUMNS // 2, len(text) - COLUMNS + 1))
     window = text[first : first + COLUMNS]
@@ -143,7 +143,7 @@ class Parser:
         return self.advance()
 
     def fail(self, place: int, reason: str) -> NoReturn:
-        raise error_at(self.text, place, reason)
+        raise make_error_at(self.text, place, reason)
 
     def fail_expecting(self, what: str) -> NoReturn:
         self.fail(self.token.place, f"expected {what}, got {self.token.shown}")
@@ -335,5 +335,5 @@ def shorten(name: str) -> str:
 
 def parse_tree(text: str) -> Tree:
     if not text.strip():
-        raise error_at(text, len(text), "expected a predicate like x = 1, got nothing")
+        raise make_error_at(text, len(text), "expected a predicate like x = 1, got nothing")
     return Parser(text).parse_filter()

@@ -48,15 +48,15 @@ class NumberDomain(msgspec.Struct, frozen=True):
 
     @property
     def cells(self) -> int:
-        return self._index(self.high) + 1
+        return self._cell_index(self.high) + 1
 
     def cell(self, value: int | float) -> int:
         """The cell of a value. A larger value never has a smaller cell."""
         if value <= self.low:
             return 0
-        return self.cells - 1 if value >= self.high else self._index(value)
+        return self.cells - 1 if value >= self.high else self._cell_index(value)
 
-    def _index(self, value: int | float) -> int:
+    def _cell_index(self, value: int | float) -> int:
         return math.floor((Fraction(value) - Fraction(self.low)) / Fraction(self.granularity))
 
 
@@ -75,9 +75,9 @@ class TextDomain(msgspec.Struct, frozen=True):
 
     @property
     def cells(self) -> int:
-        return self._below(0)
+        return self._count_cells_below(0)
 
-    def _below(self, depth: int) -> int:
+    def _count_cells_below(self, depth: int) -> int:
         """The number of cells that begin with a given text of `depth` letters, with its own."""
         base = len(self.letters)
         return sum(base**more for more in range(self.length - depth + 1))
@@ -85,7 +85,7 @@ class TextDomain(msgspec.Struct, frozen=True):
     def cell(self, value: str) -> int:
         number = 0
         for depth, letter in enumerate(value[: self.length]):
-            under = self._below(depth + 1)
+            under = self._count_cells_below(depth + 1)
             at = bisect_left(self.letters, letter)
             if at < len(self.letters) and self.letters[at] == letter:
                 number += 1 + at * under
@@ -151,12 +151,12 @@ class ZCodeSpace:
 
     def region(self, code: str) -> Box:
         """The cells of a region."""
-        return self._walk(code)[1]
+        return self._find_region(code)[1]
 
     def code(self, box: Box) -> str:
         """The code of the smallest region around a box."""
         code, around, turn = "", self.whole, -1
-        while (split := self._split(around, turn)) is not None:
+        while (split := self._split_box(around, turn)) is not None:
             turn, lower, upper = split
             if lower.contains(box):
                 code, around = f"{code}0", lower
@@ -173,13 +173,13 @@ class ZCodeSpace:
         if limit < 1:
             raise ConfigError(f"a cover needs at least one region, got {limit}")
         start = self.code(box)
-        turn, region = self._walk(start)
+        turn, region = self._find_region(start)
         # The most waste first; ties are broken by code.
         waiting = [(-_cells_outside(region, box), start, turn, region)]
         done: list[str] = []
         while waiting and waiting[0][0] < 0:
             _, code, turn, region = heapq.heappop(waiting)
-            split = self._split(region, turn)
+            split = self._split_box(region, turn)
             if split is None:
                 done.append(code)
                 continue
@@ -192,17 +192,17 @@ class ZCodeSpace:
                 heapq.heappush(waiting, (-_cells_outside(half, box), part, now, half))
         return sorted((*done, *(code for _, code, _, _ in waiting)))
 
-    def _walk(self, code: str) -> tuple[int, Box]:
+    def _find_region(self, code: str) -> tuple[int, Box]:
         box, turn = self.whole, -1
         for bit in code:
-            split = self._split(box, turn)
+            split = self._split_box(box, turn)
             if split is None or bit not in "01":
                 raise ConfigError(f"{code!r} is not a region of this space")
             turn, lower, upper = split
             box = upper if bit == "1" else lower
         return turn, box
 
-    def _split(self, box: Box, turn: int) -> tuple[int, Box, Box] | None:
+    def _split_box(self, box: Box, turn: int) -> tuple[int, Box, Box] | None:
         """The next attribute after `turn` that can be halved, and both halves of the box."""
         count = len(box.sides)
         for step in range(1, count + 1):

@@ -53,8 +53,8 @@ class Range(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_un
         if low is not self.low or high is not self.high:
             msgspec.structs.force_setattr(self, "low", low)
             msgspec.structs.force_setattr(self, "high", high)
-        _check_end(low)
-        _check_end(high)
+        _check_bound(low)
+        _check_bound(high)
         if low is None and high is None:
             raise ValueError("a range needs at least one end")
         if (low is None and self.low_open) or (high is None and self.high_open):
@@ -75,7 +75,7 @@ class Range(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_un
         return f"{opening}{low}, {high}{'[' if self.high_open or self.high is None else ']'}"
 
 
-def _check_end(end: Any) -> None:
+def _check_bound(end: Any) -> None:
     if isinstance(end, bool) or not isinstance(end, int | float | str | None):
         raise ValueError(f"the ends of a range are numbers or texts, got {end!r}")
     if isinstance(end, float) and not math.isfinite(end):
@@ -120,6 +120,19 @@ GroupChoice = tuple[str, tuple[PeerId, ...]]
 """A queue group, and the peers that were chosen for it, the last choice first."""
 
 
+class CodedBlock(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Which block of a coded event its payload is (`blocks.py`). Blocks that differ in anything but the index belong to
+    different versions of the event."""
+
+    index: int
+    needed: int
+    """How many blocks give the event back. Those with a lower index are pieces of its payload."""
+    length: int
+    """The size of the payload of the event, in bytes."""
+    checksum: int
+    """The CRC-32 of the payload of the event."""
+
+
 class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """An event that an application published. Immutable."""
 
@@ -139,6 +152,8 @@ class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """The id under which the event was published, set by a peer that passes it to another member of a queue group."""
     direct: bool = False
     """Whether it is for unannounced subscriptions at one peer, such as a reply."""
+    block: CodedBlock | None = None
+    """Between peers: the payload is only this block of the event. It is None for clients."""
 
     def is_expired(self, age_ns: Nanos) -> bool:
         return self.ttl_ns is not None and age_ns > self.ttl_ns

@@ -79,7 +79,7 @@ def make_publication(
     if headers is None:
         headers = {}
     if key is not None:
-        headers = _add_key_header(headers, key)
+        headers = _add_deduplication_key(headers, key)
     if not is_surely_valid(attributes, payload, headers):
         if isinstance(attributes, dict):
             attributes = {name: as_scalar(value) for name, value in attributes.items()}
@@ -89,7 +89,7 @@ def make_publication(
     return Publication(attributes, payload, headers, None if ttl is None else _convert_ttl(ttl), None, attribute)
 
 
-def _add_key_header(headers: Any, key: Any) -> Any:
+def _add_deduplication_key(headers: Any, key: Any) -> Any:
     if not isinstance(key, str) or not 0 < len(key) <= MAX_KEY_CHARS:
         raise ClientError(
             f"a key has 1 to {MAX_KEY_CHARS} characters, got {_describe_value(key)}", code="invalid-event"

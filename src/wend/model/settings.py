@@ -182,7 +182,7 @@ class Setting(msgspec.Struct, frozen=True):
         person."""
         if value is None and self.optional:
             return None
-        typed = self._read_pair(value) if self.pair else self._read_one(value)
+        typed = self._read_pair(value) if self.pair else self._read_single(value)
         if self.check is not None:
             self.check(self.name, typed)
         return typed
@@ -192,8 +192,8 @@ class Setting(msgspec.Struct, frozen=True):
         if value is None:
             return None
         if self.pair:
-            return [self._write_one(each) for each in value]
-        written: SettingValue = self._write_one(value)
+            return [self._write_single(each) for each in value]
+        written: SettingValue = self._write_single(value)
         return written
 
     # ---------------------------------------------------------------- as a table has it
@@ -224,18 +224,18 @@ class Setting(msgspec.Struct, frozen=True):
             raise ConfigError(f"{self.name} must be a list of 2, got {value!r}")
         if len(value) != 2:
             raise ConfigError(f"{self.name} must be a list of 2, got {len(value)}")
-        low, high = (self._read_one(each) for each in value)
+        low, high = (self._read_single(each) for each in value)
         if low > high:
             raise ConfigError(f"{self.name} needs the lower value first, got {value[0]} and {value[1]}")
         return low, high
 
-    def _read_one(self, value: Any) -> Any:
+    def _read_single(self, value: Any) -> Any:
         typed = self._convert(value)
         if self.kind in ("int", "float", "duration"):
             self._check_range(typed, value)
         return typed
 
-    def _write_one(self, value: Any) -> Any:
+    def _write_single(self, value: Any) -> Any:
         match self.kind:
             case "duration":
                 return _duration_text(value, self.unit)

@@ -115,7 +115,7 @@ class Trace:
             ) from None
 
     def arrow(self, name: str) -> Any:
-        """A table in Arrow format, with its explicit schema."""
+        """The table `name` as an Arrow table, with the declared types of its columns."""
         import pyarrow as arrow
 
         columns = [arrow.array(self.tables[name].column(field.name), type=field.type) for field in schema(name)]

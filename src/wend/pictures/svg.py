@@ -98,7 +98,7 @@ def add_tooltip(element: str, title: str) -> str:
 
 
 def document(width: float, height: float, title: str, body: Iterable[str], description: str = "") -> str:
-    """A picture on paper. `title` and `description` are for readers who do not see it."""
+    """An SVG document with its style sheet. `title` and `description` are for readers who do not see it."""
     elements = list(body)
     classes = {name for names in re.findall(r'class="([^"]*)"', " ".join(elements)) for name in names.split()}
     about = f"<desc>{escape(description)}</desc>\n" if description else ""

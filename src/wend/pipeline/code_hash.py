@@ -20,7 +20,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 
 from wend.model.version import core_build
-from wend.strategies.registry import home
+from wend.strategies.registry import top_level_module
 
 PARTS = (
     "model", "topology", "matching", "protocol", "strategies", "drivers/sim",
@@ -73,7 +73,7 @@ def _is_prose(node: object) -> bool:
 
 def outside_sources(strategy: str) -> list[tuple[str, bytes]]:
     """The sources of a strategy from outside the tree, by path: its module, or the package around it."""
-    name = home(strategy)
+    name = top_level_module(strategy)
     spec = None if name is None else sys.modules[name].__spec__
     if name is None or spec is None:
         return []

@@ -78,7 +78,7 @@ def count_hops(records: DataFrame) -> DataFrame:
 
 
 def _sum_counts(rows: DataFrame, keys: list[str], *counts: str) -> DataFrame:
-    """How often each key was seen, and when first and last; further counts are summed, too."""
+    """Group rows by keys: how often each was seen, when first and last, and the sums of further counts."""
     return rows.groupBy(*keys).agg(
         *(F.sum(name).alias(name) for name in ("seen", *counts)),
         F.min("first_ns").alias("first_ns"),

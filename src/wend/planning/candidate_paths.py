@@ -164,7 +164,7 @@ def _narrower_end(
 
 
 @compiled
-def grow(values: Ints, used: int, more: Number) -> Ints:
+def grow_array(values: Ints, used: int, more: Number) -> Ints:
     """An array with room for `more` values after the first `used`: the same array, or a larger copy."""
     if used + more <= len(values):
         return values
@@ -269,7 +269,7 @@ def _search(
         number = 0
         earlier = earlier_first[r]
         while length:
-            arcs = grow(arcs, used, length)
+            arcs = grow_array(arcs, used, length)
             for i in range(length):
                 arcs[used + i] = path[i]
             used += length

@@ -22,7 +22,7 @@ import numpy as np
 from wend.model.compiled import compiled
 from wend.model.errors import ConfigError
 from wend.planning.arrays import Flags, Floats, Ints, Longs, run_numbers, run_offsets
-from wend.planning.candidate_paths import CandidatePaths, find_paths, grow
+from wend.planning.candidate_paths import CandidatePaths, find_paths, grow_array
 from wend.planning.flow_network import CsrGraph, FlowNetwork
 from wend.planning.flow_workload import FlowWorkload
 from wend.planning.graph_delays import compute_arc_times, fill_times, message_bits, receiver_limits
@@ -117,7 +117,7 @@ def _choose_path(
 
 @compiled
 def _find_joint(p: int, path_ptr: Ints, path_arcs: Ints, head: Ints, in_tree: Longs, stamp: Number) -> int:
-    """Where a path leaves the tree for the last time."""
+    """The position at which a path leaves the tree for the last time."""
     join = path_ptr[p + 1]
     while join > path_ptr[p] and in_tree[head[path_arcs[join - 1]]] != stamp:
         join -= 1
@@ -128,7 +128,7 @@ def _find_joint(p: int, path_ptr: Ints, path_arcs: Ints, head: Ints, in_tree: Lo
 def _arrival_time(
     p: int, join: int, path_ptr: Ints, path_arcs: Ints, tail: Ints, times: Floats, arrival: Floats
 ) -> float:  # fmt: skip
-    """When a message reaches the end of a path that joins the tree there."""
+    """The time at which a message reaches the end of a path that joins the tree there."""
     if join == path_ptr[p + 1]:
         return 0.0  # the receiver is in the tree already
     total = arrival[tail[path_arcs[join]]]
@@ -218,7 +218,7 @@ def _make_trees(
         for turn in range(2 * k - 1 + extra):
             level = (turn + 1 - extra) // 2 if turn else 0
             far_first = turn > 0 and turn % 2 == 0
-            arcs = grow(arcs, used, peers)
+            arcs = grow_array(arcs, used, peers)
             stamp = np.int64(f) * (2 * k + 2) + turn
             in_tree[source] = stamp
             arrival[source] = 0.0

@@ -26,7 +26,7 @@ from wend.planning.flow_workload import FlowWorkload
 from wend.planning.models import TIGHT, Solution, balance, minimise_usage
 from wend.planning.path_ranking import find_ranking
 from wend.planning.problem import Problem, make_capacity_rows, make_problem
-from wend.topology.underlay import components
+from wend.topology.underlay import find_components
 
 SURVIVABLE = (0, 1)
 """How many links may fail at once."""
@@ -171,7 +171,7 @@ _NOTHING = Solution(np.zeros(0), 0.0, 0.0, 0)
 
 def _drop_cut_off(left: FlowNetwork, workload: FlowWorkload, a: PeerId, b: PeerId) -> tuple[Longs, FlowWorkload]:
     """The flows without the receivers that their publisher no longer reaches, and their numbers."""
-    _, side = components(left.peers, np.column_stack((left.graph.tail, left.graph.head)))
+    _, side = find_components(left.peers, np.column_stack((left.graph.tail, left.graph.head)))
     if side[a] == side[b]:
         return np.arange(len(workload)), workload
     whose = run_numbers(workload.ptr)

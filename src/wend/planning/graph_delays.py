@@ -27,7 +27,7 @@ ROUNDING = 1e-9
 
 
 class ArcTimes(NamedTuple):
-    """What a packet waits for on each arc, in seconds."""
+    """The times of each arc, in seconds: the travel, and the time of one unit at the capacity of link and peer."""
 
     travel: Floats
     link: Floats

@@ -127,7 +127,7 @@ class _Master:
             index=np.arange(rows, dtype=np.int32),
             value=np.full(rows, -1.0),
         )
-        self._add(start[self.shares[start] == 0])
+        self._add_columns(start[self.shares[start] == 0])
 
     def bound(self, most: float) -> None:
         """Set the highest y."""
@@ -152,7 +152,7 @@ class _Master:
         p = self.problem
         self.costs = p.costs(objective)
         inside = np.flatnonzero(self.column >= 0)
-        self.model.set_cost(np.append(0, self.column[inside]), np.append(objective.y, self._extra(inside)))
+        self.model.set_cost(np.append(0, self.column[inside]), np.append(objective.y, self._extra_costs(inside)))
         while True:
             answer = self._solve()
             y = float(answer.values[0])
@@ -166,9 +166,9 @@ class _Master:
             least = np.minimum.reduceat(known, p.of_flow[:-1])
             fresh = best[totals[best] < least - CHEAPER * max(float(prices.sum()), float(np.abs(totals).max()))]
             if not len(fresh) or (enough is not None and y <= enough):
-                self._read(answer.values)
+                self._read_solution(answer.values)
                 return y
-            self._add(fresh)
+            self._add_columns(fresh)
 
     def _solve(self) -> LpSolution:
         """Solve the program. The value of an earlier stage may have been reached only within the solver's tolerance,
@@ -181,18 +181,18 @@ class _Master:
             slack *= 10
         return answer
 
-    def _extra(self, graphs: Longs) -> Floats:
+    def _extra_costs(self, graphs: Longs) -> Floats:
         """How much more the graphs cost than the default graphs of their flows."""
         return np.asarray(self.costs[graphs] - self.costs[self.default[self.flow[graphs]]], dtype=np.float64)
 
-    def _add(self, graphs: Longs) -> None:
+    def _add_columns(self, graphs: Longs) -> None:
         p = self.problem
         before = 1 + int((self.column >= 0).sum())
         self.column[graphs] = before + np.arange(len(graphs), dtype=np.int32)
         ptr, index, value = _make_columns(
             graphs, self.flow, self.default, self.row, p.ptr, p.rows, p.demand, p.unit, p.capacity, self.place
         )
-        self.model.add(self._extra(graphs), ptr, index, value, upper=1.0)
+        self.model.add(self._extra_costs(graphs), ptr, index, value, upper=1.0)
         for held in self.held:
             for graph in graphs.tolist():
                 self.model.set_value(held.row, int(self.column[graph]), float(held.extra[graph]))
@@ -205,7 +205,7 @@ class _Master:
         starts = np.searchsorted(self.flow[members], anew).astype(np.int32)
         self.model.add_rows(np.ones(len(anew)), starts, self.column[members], np.ones(len(members)))
 
-    def _read(self, values: Floats) -> None:
+    def _read_solution(self, values: Floats) -> None:
         inside = np.flatnonzero(self.column >= 0)
         self.shares = _select_one(self.problem, self.default)
         self.shares[inside] = values[self.column[inside]]

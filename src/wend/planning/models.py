@@ -95,7 +95,7 @@ def solve(
 
 
 def first_objective(problem: Problem, goal: Goal) -> Objective:
-    """What a goal minimises first."""
+    """The sum that a goal minimises first."""
     match goal.kind:
         case "balance":
             return LOAD

@@ -25,7 +25,7 @@ import numpy as np
 from wend.model.compiled import compiled
 from wend.model.errors import ConfigError
 from wend.planning.arrays import Floats, Ints, Longs, run_numbers, run_offsets
-from wend.planning.candidate_paths import grow
+from wend.planning.candidate_paths import grow_array
 from wend.planning.delivery_graphs import DeliveryGraphs
 from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import MESSAGES, FlowWorkload
@@ -126,8 +126,8 @@ class _Generator:
         )
         many = flows > MANY
         best, bound = self.multiplicative_weights() if many else (np.zeros(rows), np.inf)
-        piece = self._select_better(self._price(best)[1], np.zeros(flows), best)
-        self._add(piece if len(piece[0]) else self._price(np.zeros(rows))[1])
+        piece = self._select_better(self._price_subtrees(best)[1], np.zeros(flows), best)
+        self._add_columns(piece if len(piece[0]) else self._price_subtrees(np.zeros(rows))[1])
         while True:
             answer = self.model.solve()
             assert answer is not None, "sending nothing is always feasible"
@@ -138,7 +138,7 @@ class _Generator:
             # Prices between the best known ones and the duals: near the former, fewer and more useful subtrees qualify.
             for trust in TRUST if many else (0.0,):
                 prices = trust * best + (1 - trust) * duals
-                worth, piece = self._price(prices)
+                worth, piece = self._price_subtrees(prices)
                 total = float(worth.sum() + prices.sum())
                 if total < bound:
                     best, bound = prices, total
@@ -147,7 +147,7 @@ class _Generator:
                     break
             if not len(piece[0]) or bound - reached <= (ROUGH if many else GAP):
                 return self._solution(answer.values, bound)
-            self._add(piece)
+            self._add_columns(piece)
 
     def _upper_bound(self) -> float:
         """An upper bound: the value if every receiver had its widest path for itself."""
@@ -164,7 +164,7 @@ class _Generator:
         prices = np.zeros(rows)
         best, bound = prices, np.inf
         for number in range(ROUNDS):
-            worth, piece = self._price(prices)
+            worth, piece = self._price_subtrees(prices)
             total = float(worth.sum() + prices.sum())
             if total < bound:
                 best, bound = prices, total
@@ -177,7 +177,7 @@ class _Generator:
             prices = np.where(contested, np.maximum(prices, GAP / rows) * np.exp(step), 0.0)
         return best, bound
 
-    def _price(self, prices: Floats) -> tuple[Floats, Subtrees]:
+    def _price_subtrees(self, prices: Floats) -> tuple[Floats, Subtrees]:
         """For each flow the value of its best subtree beyond its price, and these subtrees."""
         w, g = self.workload, self.graphs
         worth, flow, ptr, arcs, levels, gains = _best_subtrees(
@@ -187,7 +187,7 @@ class _Generator:
         )  # fmt: skip
         return worth, (flow, ptr, arcs, levels, gains)
 
-    def _net(self, piece: Subtrees, prices: Floats) -> Floats:
+    def _net_values(self, piece: Subtrees, prices: Floats) -> Floats:
         """The value of each subtree beyond its price."""
         return piece[-1] - self._charges(piece, prices)[1]
 
@@ -195,25 +195,27 @@ class _Generator:
         """The utilisation of each row by the subtrees, and the price of each subtree."""
         flow, ptr, arcs, *_ = piece
         capacity = self.rows.capacity
-        loads, costs = _charge(flow, ptr, arcs, self.workload.demand, self.charged, self.rows.unit, prices / capacity)
+        loads, costs = _charge_subtrees(
+            flow, ptr, arcs, self.workload.demand, self.charged, self.rows.unit, prices / capacity
+        )
         return loads / capacity, costs
 
     def _rents(self, prices: Floats) -> Floats:
         """For each flow the highest value of a column beyond its price."""
         rents = np.zeros(len(self.workload))
         for piece in self.pieces:
-            np.maximum.at(rents, piece[0], self._net(piece, prices))
+            np.maximum.at(rents, piece[0], self._net_values(piece, prices))
         return rents
 
     def _select_better(self, piece: Subtrees, rents: Floats, prices: Floats) -> Subtrees:
         """The subtrees that are better than all columns of their flows."""
         flow, ptr, arcs, levels, gains = piece
-        keep = np.flatnonzero(self._net(piece, prices) > rents[flow] + LEAST)
+        keep = np.flatnonzero(self._net_values(piece, prices) > rents[flow] + LEAST)
         spans = [arcs[ptr[c] : ptr[c + 1]] for c in keep]
         starts = run_offsets(np.diff(ptr)[keep])
         return flow[keep], starts, np.concatenate([*spans, arcs[:0]]), levels[keep], gains[keep]
 
-    def _add(self, piece: Subtrees) -> None:
+    def _add_columns(self, piece: Subtrees) -> None:
         """Add columns, and rows for the flows that now have two. With one column, its upper bound is enough."""
         flow, ptr, arcs, _, gains = piece
         before = sum(len(each[0]) for each in self.pieces)
@@ -322,7 +324,7 @@ def _best_subtrees(
         _value_nodes(
             f, begin, end, source, arcs, tail, head, wants, worth[f], demand, charged, unit, prices, below, net
         )
-        out = grow(out, used, peers)
+        out = grow_array(out, used, peers)
         inside[source] = f
         gain = 0.0
         for j in range(begin, end):
@@ -345,7 +347,7 @@ def _best_subtrees(
 
 
 @compiled
-def _charge(
+def _charge_subtrees(
     flow: Ints, ptr: Longs, arcs: Ints, demand: Floats, charged: Ints, unit: Ints, prices: Floats
 ) -> tuple[Floats, Floats]:
     """The load of all subtrees on each row, and the price of each subtree."""

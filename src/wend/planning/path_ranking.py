@@ -28,7 +28,7 @@ def rank_by_capacity(graph: CsrGraph, source: int, receivers: Ints, k: int) -> C
     def choose(target: int) -> list[Ints]:
         return _find_shortest(graph, costs, source, target, k)
 
-    return _collect(receivers, source, choose)
+    return _collect_paths(receivers, source, choose)
 
 
 def rank_by_rejecting(graph: CsrGraph, source: int, receivers: Ints, k: int) -> CandidatePaths:
@@ -44,7 +44,7 @@ def rank_by_rejecting(graph: CsrGraph, source: int, receivers: Ints, k: int) -> 
                 widest = bottleneck
         return accepted
 
-    return _collect(receivers, source, choose)
+    return _collect_paths(receivers, source, choose)
 
 
 RANKINGS: dict[str, Callable[[CsrGraph, int, Ints, int], CandidatePaths]] = {
@@ -76,7 +76,7 @@ def _find_shortest(graph: CsrGraph, costs: Floats, source: int, target: int, k: 
     return [np.array([graph.arc(a, b) for a, b in pairwise(nodes)], dtype=np.int32) for _, nodes in sorted(routes)]
 
 
-def _collect(receivers: Ints, source: int, choose: Callable[[int], list[Ints]]) -> CandidatePaths:
+def _collect_paths(receivers: Ints, source: int, choose: Callable[[int], list[Ints]]) -> CandidatePaths:
     targets = np.asarray(receivers, dtype=np.int32)
     each = [choose(target) for target in targets.tolist()]
     paths = [path for choice in each for path in choice]

@@ -54,7 +54,7 @@ def compare_plan(plan: Plan, network: FlowNetwork, workload: FlowWorkload) -> Pl
     if network.fingerprint != plan.head.topology:
         return PlanChanges(True, 0.0, 0.0, 0.0)
     before = _planned_rates(plan)
-    now = _rates(workload.publisher, workload.ptr, workload.receivers, workload.demand[MESSAGES])
+    now = _sum_rates(workload.publisher, workload.ptr, workload.receivers, workload.demand[MESSAGES])
     whole = sum(before.values())
     moved = sum(abs(now.get(flow, 0.0) - before.get(flow, 0.0)) for flow in before.keys() | now.keys())
     links = 0.0
@@ -71,7 +71,7 @@ Flows = dict[tuple[int, tuple[int, ...]], float]
 """Publisher and receivers -> messages a second."""
 
 
-def _rates(publisher: Ints, ptr: Longs, receivers: Ints, rates: Floats) -> Flows:
+def _sum_rates(publisher: Ints, ptr: Longs, receivers: Ints, rates: Floats) -> Flows:
     spans = pairwise(ptr.tolist())
     return {
         (source, tuple(receivers[first:last].tolist())): rate
@@ -80,7 +80,7 @@ def _rates(publisher: Ints, ptr: Longs, receivers: Ints, rates: Floats) -> Flows
 
 
 class Moves(NamedTuple):
-    """What a plan changes for the flows that another one has, too."""
+    """The flows that move from one plan to another, of those that both plans have."""
 
     flows: int
     """The flows whose routes or shares differ."""
@@ -108,7 +108,7 @@ def find_running_graphs(plan: Plan, network: FlowNetwork, workload: FlowWorkload
     arcs = {ends: arc for arc, ends in enumerate(zip(graph.tail.tolist(), graph.head.tolist(), strict=True))}
     routes = _used_routes(plan) if plan.head.peers == network.peers else {}
     running: RunningGraphs = []
-    for flow in _rates(workload.publisher, workload.ptr, workload.receivers, workload.demand[MESSAGES]):
+    for flow in _sum_rates(workload.publisher, workload.ptr, workload.receivers, workload.demand[MESSAGES]):
         own = [(tree, share) for tree, share in routes.get(flow, {}).items() if _has_all_receivers(tree, flow[1])]
         running.append(
             [
@@ -159,7 +159,7 @@ def _sort_from_root(tree: Tree, root: int) -> list[tuple[int, int]]:
 
 def _planned_rates(plan: Plan) -> Flows:
     flows = plan.flows
-    return _rates(flows["publisher"], flows["receivers_ptr"], flows["receivers"], flows["rate_msgs"])
+    return _sum_rates(flows["publisher"], flows["receivers_ptr"], flows["receivers"], flows["rate_msgs"])
 
 
 def _largest_change(then: np.ndarray, today: np.ndarray) -> float:

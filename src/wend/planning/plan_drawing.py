@@ -16,7 +16,7 @@ from wend.pictures.labels import Label, draw_labels, place_labels
 from wend.pictures.palette import LOADS
 from wend.pictures.style import HEADING, NOTE, SMALL, TITLE
 from wend.planning.arrays import TOLERANCE, Floats, round_noise
-from wend.topology.layout import fit, height_for, lay_out
+from wend.topology.layout import fit, lay_out, picture_height
 
 _PANEL, _WIDE_PANEL, _MARGIN = 580.0, 960.0, 28.0
 _WIDE = 1.6
@@ -227,6 +227,6 @@ def _make_layout(plan: Plan) -> _Layout:
     stacked = across > _WIDE * down
     panel = _WIDE_PANEL if stacked else _PANEL
     width = panel - 2 * (_MARGIN + _INSET)
-    height = height_for(places, width, *_HEIGHTS)
+    height = picture_height(places, width, *_HEIGHTS)
     spots = fit(places, (panel / 2, 30 + _MARGIN + height / 2), (width, height))
     return _Layout(spots, panel, height + 2 * _MARGIN, stacked)

@@ -14,7 +14,7 @@ import numpy as np
 
 from wend.model.compiled import compiled
 from wend.planning.arrays import TOLERANCE, Flags, Floats, Ints, Longs, run_numbers, run_offsets
-from wend.planning.candidate_paths import grow
+from wend.planning.candidate_paths import grow_array
 from wend.planning.delivery_graphs import DeliveryGraphs, select_graphs, unite_graphs
 from wend.planning.flow_network import FlowNetwork
 from wend.planning.flow_workload import FlowWorkload
@@ -114,10 +114,10 @@ def _grow_all(
             per_second = weight * delay_costs[f]
             for arc in range(len(head)):
                 costs[arc] = prices[0, arc] * demand[0, f] + prices[1, arc] * demand[1, f] + per_second * times[arc]
-            arcs = grow(arcs, used, peers)
+            arcs = grow_array(arcs, used, peers)
             start = used
             left = int(receiver_ptr[f + 1] - receiver_ptr[f])
-            used = _grow(
+            used = _grow_tree(
                 ptr, tail, head, publisher[f], left, is_wanted, costs, times, per_second, in_tree, arrival, distance,
                 into, arcs, used,
             )  # fmt: skip
@@ -129,7 +129,7 @@ def _grow_all(
 
 
 @compiled
-def _grow(
+def _grow_tree(
     ptr: Ints, tail: Ints, head: Ints, publisher: int, left: int, is_wanted: Flags, costs: Floats, times: Floats,
     per_second: float, in_tree: Flags, arrival: Floats, distance: Floats, into: Ints, arcs: Ints, used: int,
 ) -> int:  # fmt: skip
@@ -150,7 +150,7 @@ def _grow(
         if so_far > distance[here]:
             continue
         if is_wanted[here] and not in_tree[here]:
-            end = _join(tail, head, here, times, per_second, in_tree, arrival, distance, into, arcs, used)
+            end = _append_path(tail, head, here, times, per_second, in_tree, arrival, distance, into, arcs, used)
             for i in range(used, end):
                 node = head[arcs[i]]
                 left -= is_wanted[node]
@@ -170,7 +170,7 @@ def _grow(
 
 
 @compiled
-def _join(
+def _append_path(
     tail: Ints, head: Ints, target: int, times: Floats, per_second: float, in_tree: Flags, arrival: Floats,
     distance: Floats, into: Ints, arcs: Ints, used: int,
 ) -> int:  # fmt: skip

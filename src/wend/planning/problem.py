@@ -39,7 +39,7 @@ class CapacityRows(NamedTuple):
 
 
 class Objective(NamedTuple):
-    """What one stage of the optimisation minimises: a weighted sum."""
+    """The weighted sum that one stage of the optimisation minimises."""
 
     usage: float = 0.0
     delay: float = 0.0
@@ -77,7 +77,7 @@ class Problem(NamedTuple):
     """The usage, delay, moved demand and late deliveries that are the same for every choice."""
 
     def costs(self, objective: Objective) -> Floats:
-        """What each graph costs if it carries all of its flow."""
+        """The cost of each graph if it carries all of its flow."""
         flow = run_numbers(self.of_flow)
         total = np.zeros(len(self.hops))
         for weight, each, unit in (

@@ -54,7 +54,7 @@ def reduce_problem(problem: Problem, *, limit: float | None, objectives: Sequenc
         most = base + _highest_possible_loads(of_flow, ptr, rows, problem.demand, problem.unit)
         kept = most > (low + SLACK) * problem.capacity
         before = (len(graphs), len(rows))
-        of_flow, ptr, rows, places = _shrink(
+        of_flow, ptr, rows, places = _reduce_once(
             of_flow, ptr, rows, ranks[graphs], problem.demand, problem.unit, kept, base, priced
         )
         graphs = graphs[places]
@@ -65,7 +65,7 @@ def reduce_problem(problem: Problem, *, limit: float | None, objectives: Sequenc
         lowest = np.minimum.reduceat(each[graphs], of_flow[:-1]) if flows else np.zeros(0)
         extra.append((each[graphs] - np.repeat(lowest, np.diff(of_flow))).round(12))
         least.append(lowest)
-    merged, choice = _merge(problem, of_flow, ptr, rows, np.array(extra), priced)
+    merged, choice = _merge_flows(problem, of_flow, ptr, rows, np.array(extra), priced)
     messages = problem.demand[MESSAGES]
     constant = Objective(
         problem.constant.usage + float(least[0] @ problem.demand[problem.usage_unit]),
@@ -117,7 +117,7 @@ def _has_better(
 
 
 @compiled
-def _shrink(
+def _reduce_once(
     of_flow: Longs, ptr: Longs, rows: Ints, ranks: Floats, demand: Floats, unit: Ints, binding: Flags, base: Floats,
     priced: bool,
 ) -> tuple[Longs, Longs, Ints, Longs]:  # fmt: skip
@@ -168,7 +168,7 @@ def _shrink(
     return out_flow, out_ptr[: graphs + 1].copy(), out_rows[:used].copy(), places[:graphs].copy()
 
 
-def _merge(
+def _merge_flows(
     problem: Problem, of_flow: Longs, ptr: Longs, rows: Ints, extra: Floats, priced: bool
 ) -> tuple[Problem, Longs]:
     """Merge equal flows, and drop flows that have only one graph. `extra` is what a graph has more than its flow must:

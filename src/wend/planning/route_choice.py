@@ -81,18 +81,18 @@ def choose_routes(
     limit = LoadLimit(max_load, room)
     if k is not None:
         made = make_candidates(network, workload, goal, k, find or ranking_of(ranking), limit, running)
-        return Choice(made, _allocate(made, goal, running))
+        return Choice(made, _choose_allocation(made, goal, running))
     counter = _PathCounter(find or (PathSearch() if ranking == BOTTLENECK_DISJOINT else ranking_of(ranking)))
     for least in range(1, MAX_K + 1):
         made = make_candidates(network, workload, goal, least, counter.find, limit, running)
-        used = _allocate(made, goal, running)
+        used = _choose_allocation(made, goal, running)
         if used is not None or counter.most < least:
             break  # it fits, or no receiver has a further path
     return Choice(made, used)
 
 
 class _PathCounter:
-    """Notes the most paths to a receiver in the last search."""
+    """Records the most paths to a receiver in the last search."""
 
     def __init__(self, find: Find) -> None:
         self._find = find
@@ -174,7 +174,7 @@ def _collect_graphs(running: RunningGraphs) -> DeliveryGraphs:
     )
 
 
-def _allocate(made: Candidates, goal: Goal, running: RunningGraphs | None) -> Allocation | None:
+def _choose_allocation(made: Candidates, goal: Goal, running: RunningGraphs | None) -> Allocation | None:
     if running is None:
         solution = solve(made.problem, goal, most=made.max_load)
         shares = None if solution is None else solution.shares

@@ -6,10 +6,11 @@ The settings of the link layer and of delivery are declared here. A plug-in decl
 
 from typing import Annotated, Any, ClassVar, TypeVar
 
+from wend.model.blocks import BLOCK_BYTES, check_coding
 from wend.model.choices import DEFAULT_STRATEGY, Ack, Congestion, Estimator
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
-from wend.model.settings import Settings, everyday, setting
+from wend.model.settings import Rule, Settings, everyday, setting
 from wend.model.units import MS, SECOND, Nanos
 
 S = TypeVar("S", bound=Settings)
@@ -105,6 +106,19 @@ class DeliverySettings(Settings, frozen=True, kw_only=True):
             high=1.0,
         ),
     ] = None
+    coding: Annotated[
+        str,
+        setting(
+            "How adaptive, multipath, mrst and spt-k send large events. K/N: in blocks over N routes, of which any K "
+            "carry enough of them. auto: adaptive codes if links lose packets, others send whole events. off: whole.",
+            check=check_coding,
+            replaced_by=Rule(("persistence",), "peers with persistence store and send whole events"),
+        ),
+    ] = "auto"
+    coding_least_bytes: Annotated[
+        int,
+        setting("The smallest payload that is coded. Each block repeats the rest of the event.", unit="bytes", low=2),
+    ] = BLOCK_BYTES + 1
 
 
 class PeerConfig:

@@ -117,7 +117,7 @@ class DriverInputs:
                 raise TypeError(f"{event!r:.80} is not an input of a driver")
 
     def _start(self, now: Nanos, event: Started, effects: Effects) -> None:
-        self._local.begin(now, restarted=bool(event.stored))
+        self._local.begin(now, restarted=bool(event.stored), lost_records=event.lost_records)
         self._layer.begin(now, event.neighbours)
         self._host.forms_links = self._host.forms_links or event.contacts_follow
         self._host.view.neighbours = tuple(self._host.view.links)

@@ -15,15 +15,17 @@ and, from this file, `handle` and the queries that follow it.
 
 from typing import Any, Final
 
+from wend.model.blocks import is_valid_block
 from wend.model.errors import ConfigError
 from wend.model.events import Event, EventId, PeerId
 from wend.model.publication import Publication
 from wend.model.units import FOREVER, Nanos
 from wend.protocol.config import DeliverySettings, LinkSettings, PeerConfig
+from wend.protocol.delivery.by_destination import ByDestination
 from wend.protocol.delivery.durable import Backlog
 from wend.protocol.delivery.in_network import DeliveryMode, InNetwork
 from wend.protocol.delivery.late_joiners import LateJoiners
-from wend.protocol.delivery.local import ByDestination, LocalDelivery, Route
+from wend.protocol.delivery.local import LocalDelivery, Route
 from wend.protocol.delivery.retained import RetainedEvents
 from wend.protocol.delivery.store_and_forward import StoreAndForward
 from wend.protocol.driver_inputs import DriverInputs
@@ -190,6 +192,7 @@ class Peer:
         """Events that this peer is still responsible for: in flight, waiting for a retry, or waiting in the routing."""
         found = {forward.event.id for forward in self._retransmission.packets_in_flight()}
         found.update(self.responsible_ids)
+        found.update(self._local.incomplete_ids)
         found.update(self._host.unfinished())
         return found
 
@@ -289,8 +292,7 @@ class Peer:
         ):
             return
         event, dests, ranks, header = data.event, data.dests, data.ranks, data.header
-        if (ranks or header is not None) and self._is_misfit(data):
-            effects.append(Refuse(sender, MISFIT))
+        if (ranks or header is not None or event.block is not None) and self._refuse_misfit(sender, data, effects):
             return
         if not link.window.add(tx & TX_MASK):
             self._refuse_or_acknowledge_again(now, link, tx, effects)
@@ -308,7 +310,7 @@ class Peer:
             self._detector.on_event(now)
         if self.me in dests:
             self._mode.receive(now, sender, data, born, effects)
-            dests, ranks = _remove_own(self.me, dests, ranks) if len(dests) > 1 else ((), ())
+            dests, ranks = _remove_own(self.me, dests, ranks)
         if dests:
             arrived = Arrived(sender, event, born, dests, data.path, header, ranks)
             self._forward_transit(now, arrived, Ack(tx, reassembled), effects)
@@ -317,11 +319,18 @@ class Peer:
         if not data.dests:
             self._mode.receive_without_destinations(now, sender, data, born, effects)
 
-    def _is_misfit(self, data: Data) -> bool:
-        """Whether a packet has a wrong number of ranks, or a header that the routing does not declare."""
-        if data.ranks and len(data.ranks) != len(data.dests):
-            return True
-        return data.header is not None and type(data.header) is not self._header
+    def _refuse_misfit(self, sender: PeerId, data: Data, effects: Effects) -> bool:
+        """Refuse a packet with a wrong number of ranks, a header that the routing does not declare, or an impossible
+        block."""
+        if (data.ranks and len(data.ranks) != len(data.dests)) or (
+            data.header is not None and type(data.header) is not self._header
+        ):
+            effects.append(Refuse(sender, MISFIT))
+        elif data.event.block is not None and not is_valid_block(data.event):
+            effects.append(Refuse(sender, "invalid-block"))
+        else:
+            return False
+        return True
 
     def _refuse_or_acknowledge_again(self, now: Nanos, link: Link, tx: int, effects: Effects) -> None:
         """Acknowledge a duplicate again; refuse a packet that is too old to be recognised."""
@@ -343,7 +352,7 @@ class Peer:
     def _forward_transit(self, now: Nanos, arrived: Arrived, ack: Ack, effects: Effects) -> None:
         """Forward a packet to the other peers that it names."""
         hops = self._next_hops(now, arrived, self.view)
-        if self._transit_store is not None:
+        if self._transit_store is not None and arrived.event.block is None:
             self._transit_store.accept(arrived.event, arrived.born_ns, hops, effects)
         effects.append(Send(arrived.sender, ack))
         self._carry_out(now, self._router, hops, effects)
@@ -412,7 +421,9 @@ class Peer:
 
 
 def _remove_own(me: PeerId, dests: tuple[PeerId, ...], ranks: Ranks) -> tuple[tuple[PeerId, ...], Ranks]:
-    """The destinations without this peer, with their ranks."""
+    """The destinations without this peer, which is one of them, with their ranks."""
+    if len(dests) == 1:
+        return (), ()
     if ranks:
         ranks = tuple([rank for dest, rank in zip(dests, ranks, strict=False) if dest != me])
     return tuple([dest for dest in dests if dest != me]), ranks

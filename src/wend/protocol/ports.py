@@ -59,6 +59,8 @@ class Started(msgspec.Struct, frozen=True, gc=False):
     advertisements: tuple[str, ...] = ()
     stored: tuple[Record, ...] = ()
     """The records that `Persist` effects of earlier incarnations stored, in order."""
+    lost_records: bool = False
+    """Whether `stored` may lack records of earlier incarnations, because the store was damaged or is new."""
     contacts_follow: bool = False
     """Whether the driver knows only addresses of peers to join by. It reports each that answers as `ContactFound`."""
 
@@ -261,7 +263,7 @@ class Deliver(msgspec.Struct, frozen=True, gc=False):
     position: int = 0
     """The position in the backlog of a durable subscription, for `Confirmed`; 0 for other subscriptions."""
     again: bool = False
-    """Whether a client got the event before and did not confirm it."""
+    """Whether a client may have got the event before: it did not confirm it, or the peer has lost records."""
     retained: bool = False
     """Whether a peer retained the event, which was published before the subscription."""
 

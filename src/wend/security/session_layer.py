@@ -221,7 +221,7 @@ class SessionLayer:
     # ---------------------------------------------------------------- datagrams that arrive
 
     def open(self, now: Nanos, datagram: bytes | memoryview, address: Address) -> Opened | None:
-        """The message in a datagram. None if the datagram was refused, or led only to effects."""
+        """The message in a datagram, and its sender. None if the datagram was refused, or was for the session alone."""
         if len(datagram) < packets.OVERHEAD_BYTES:
             self._on_handshake(now, datagram, address)
             return None

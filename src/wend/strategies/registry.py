@@ -54,10 +54,10 @@ class PluginTable(MutableMapping[str, type[Plugin]]):
         return plugin_class
 
     def __contains__(self, name: object) -> bool:
-        return name in self._classes or (name in self._modules and self._is_there(self._modules[str(name)]))
+        return name in self._classes or (name in self._modules and self._module_exists(self._modules[str(name)]))
 
     def __iter__(self) -> Iterator[str]:
-        yield from (name for name, module in self._modules.items() if self._is_there(module))
+        yield from (name for name, module in self._modules.items() if self._module_exists(module))
         yield from (name for name in self._classes if name not in self._modules)
 
     def __len__(self) -> int:
@@ -81,7 +81,7 @@ class PluginTable(MutableMapping[str, type[Plugin]]):
         """Forget all plug-ins from outside the tree. Those of the tree stay."""
         self._classes.clear()
 
-    def _is_there(self, module: str) -> bool:
+    def _module_exists(self, module: str) -> bool:
         folder = ".".join(module.split(".")[:3])
         if folder not in self._has_folder:
             self._has_folder[folder] = find_spec(folder) is not None
@@ -255,7 +255,7 @@ def plugin(kind: Kind, name: str) -> type[Plugin]:
 
 
 def strategy_named(name: str) -> Strategy:
-    """Raises ConfigError if the name is unknown."""
+    """The strategy with this name. Raises ConfigError if the name is unknown."""
     try:
         return STRATEGIES[name]
     except KeyError:
@@ -337,10 +337,10 @@ def hosted_plugins(
         hosted.append(("membership", decides))
     for kind, name in hosted:  # grows while plug-ins need graphs, and graphs others
         hosted += [("graph", graph) for graph in plugin(kind, name).needs.graphs if ("graph", graph) not in hosted]
-    return tuple(sorted(hosted, key=_order))
+    return tuple(sorted(hosted, key=_host_order))
 
 
-def _order(hosted: tuple[Kind, str]) -> int:
+def _host_order(hosted: tuple[Kind, str]) -> int:
     kind, name = hosted
     if kind == "graph":
         return 1 if name == LINK_STATE else 3
@@ -371,7 +371,7 @@ def _check_membership(strategy: str, membership: str) -> None:
 def load(kind: Kind, name: str | None) -> None:
     """Put a plug-in from outside the tree into its table, with the graphs that it needs. Raises ConfigError."""
     if name is not None and OUTSIDE in name and name not in PLUGINS[kind]:
-        plugin_class = _import(kind, name)
+        plugin_class = _import_plugin(kind, name)
         _check_settings(kind, name, plugin_class)
         PLUGINS[plugin_class.kind][name] = plugin_class
         for graph in plugin_class.needs.graphs:
@@ -379,18 +379,18 @@ def load(kind: Kind, name: str | None) -> None:
 
 
 def load_all(strategy: str, interest: str | None, membership: str | None) -> None:
-    """The same for all plug-ins that a configuration names."""
+    """Load all plug-ins from outside the tree that a configuration names. Raises ConfigError."""
     load("routing", strategy)
     load("interest", interest)
     load("membership", membership)
 
 
-def home(name: str | None) -> str | None:
+def top_level_module(name: str | None) -> str | None:
     """The top-level module or package of a plug-in from outside the tree; None for those of the tree."""
     return None if name is None or OUTSIDE not in name else name.partition(OUTSIDE)[0].partition(".")[0]
 
 
-def _import(kind: Kind, name: str) -> type[Plugin]:
+def _import_plugin(kind: Kind, name: str) -> type[Plugin]:
     what = f"{TITLES[kind]} {name!r}"
     module, _, title = name.partition(OUTSIDE)
     if not all(part.isidentifier() for part in (*module.split("."), title)):

@@ -104,7 +104,7 @@ class Drawing:
         return canvas
 
     def draw_panel(self, axes: Axes, figure: Figure, panel: Panel) -> None:
-        """Draw one panel of a figure on `axes`."""
+        """Draw the series, labels and scales of one panel on `axes`."""
         for series, points in figure.points_by_series(panel, self.size):
             self._draw_line(axes, panel, series, points)
         axes.set_title(panel.title)

@@ -34,24 +34,26 @@ class SharedLink(msgspec.Struct, frozen=True):
     """The overlay link that it is; None for a link of the underlay."""
 
 
-def draw_background(
+def draw_background_links(
     flows: BackgroundFlows | None, seed: int, overlay: Overlay, placement: "Placement | None"
 ) -> tuple[SharedLink, ...]:
     """The links with background flows."""
     if flows is None:
         return ()
     if placement is not None:
-        return _on_underlay(flows, seed, overlay, placement)
+        return _draw_on_underlay(flows, seed, overlay, placement)
     shared = []
     for index, link in enumerate(overlay.links):
         rng = stream(seed, "background", index)
         if rng.random() < flows.share:
             for arc in ((link.a, link.b), (link.b, link.a)):
-                shared.append(SharedLink((arc,), _rtts(flows, rng), index))
+                shared.append(SharedLink((arc,), _draw_rtts(flows, rng), index))
     return tuple(shared)
 
 
-def _on_underlay(flows: BackgroundFlows, seed: int, overlay: Overlay, placement: "Placement") -> tuple[SharedLink, ...]:
+def _draw_on_underlay(
+    flows: BackgroundFlows, seed: int, overlay: Overlay, placement: "Placement"
+) -> tuple[SharedLink, ...]:
     paths = placement.paths(*overlay.ends)
     arcs: dict[tuple[int, int], list[Arc]] = {}
     for number, link in enumerate(overlay.links):
@@ -66,10 +68,10 @@ def _on_underlay(flows: BackgroundFlows, seed: int, overlay: Overlay, placement:
         if rng.random() < flows.share:
             for direction in (0, 1):
                 if (component, direction) in arcs:
-                    shared.append(SharedLink(tuple(arcs[component, direction]), _rtts(flows, rng), None))
+                    shared.append(SharedLink(tuple(arcs[component, direction]), _draw_rtts(flows, rng), None))
     return tuple(shared)
 
 
-def _rtts(flows: BackgroundFlows, rng: np.random.Generator) -> tuple[Nanos, ...]:
+def _draw_rtts(flows: BackgroundFlows, rng: np.random.Generator) -> tuple[Nanos, ...]:
     low, high = flows.rtt_ms
     return tuple(round(MS * ms) for ms in rng.uniform(low, high, flows.flows).tolist())

@@ -43,7 +43,7 @@ def brite(seed: int, shape: Brite = QUIST, name: str = "brite") -> Underlay:
     builder = UnderlayBuilder(name)
     level = stream(seed, "underlay", name, "domains")
     centres = level.random((shape.domains, 2)) * shape.side_km
-    between = waxman(centres, shape.m, shape.beta, shape.side_km, level)
+    between = draw_waxman_links(centres, shape.m, shape.beta, shape.side_km, level)
     spread = 0.8 / max(1.0, math.sqrt(shape.domains))  # drawings show a domain as a patch around its centre
     for domain, centre in enumerate(centres):
         rng = stream(seed, "underlay", name, "routers", domain)
@@ -51,18 +51,18 @@ def brite(seed: int, shape: Brite = QUIST, name: str = "brite") -> Underlay:
         first = len(builder)
         for x, y in centre + (spots / shape.domain_side_km - 0.5) * shape.side_km * spread:
             builder.add_router(RouterKind.ACCESS, domain, x, y)
-        for a, b in waxman(spots, shape.m, shape.beta, shape.domain_side_km, rng):
-            builder.add_link(first + a, first + b, LinkKind.INNER, _delay(spots[a], spots[b]))
+        for a, b in draw_waxman_links(spots, shape.m, shape.beta, shape.domain_side_km, rng):
+            builder.add_link(first + a, first + b, LinkKind.INNER, _fibre_delay(spots[a], spots[b]))
     borders = stream(seed, "underlay", name, "borders")
     for a, b in between:
         for _ in range(_TRIES):
             here, there = (d * shape.size + int(borders.integers(shape.size)) for d in (a, b))
-            if builder.add_link(here, there, LinkKind.BORDER, _delay(centres[a], centres[b])):
+            if builder.add_link(here, there, LinkKind.BORDER, _fibre_delay(centres[a], centres[b])):
                 break
     return builder.build()
 
 
-def waxman(
+def draw_waxman_links(
     spots: NDArray[np.float64], m: int, beta: float, side: float, rng: np.random.Generator
 ) -> list[tuple[int, int]]:
     """A connected graph with exactly `m` links per node and no duplicates."""
@@ -83,7 +83,7 @@ def waxman(
     return links
 
 
-def _delay(a: NDArray[np.float64], b: NDArray[np.float64]) -> int:
+def _fibre_delay(a: NDArray[np.float64], b: NDArray[np.float64]) -> int:
     return fibre_ns(float(np.hypot(*(a - b))))
 
 

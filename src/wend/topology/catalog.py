@@ -55,20 +55,20 @@ def make(name: str, seed: int = 1) -> Underlay:
     raise ConfigError(f"there is no network {name!r}; known are {', '.join(DRAWN)}, topohub:NAME, or a file")
 
 
-def real_maps() -> list[str]:
+def list_real_maps() -> list[str]:
     """The names of topohub's maps, as `make` takes them."""
     names = []
     for folder in files("topohub").joinpath("data").iterdir():
         if folder.is_dir():
-            names += [f"topohub:{folder.name}/{name}" for name in _maps(folder)]
+            names += [f"topohub:{folder.name}/{name}" for name in _list_maps(folder)]
     return sorted(names)
 
 
-def _maps(folder: object) -> list[str]:
+def _list_maps(folder: object) -> list[str]:
     names = []
     for entry in folder.iterdir():  # type: ignore[attr-defined]
         if entry.is_dir():
-            names += [f"{entry.name}/{name}" for name in _maps(entry)]
+            names += [f"{entry.name}/{name}" for name in _list_maps(entry)]
         elif entry.name.endswith(".json"):
             names.append(entry.name.removesuffix(".json"))
     return names

@@ -23,7 +23,7 @@ LAST_MILE_ALPHA = 200.0
 WORST = 0.85
 
 
-def reliabilities(placement: Placement, seed: int) -> Floats:
+def draw_reliabilities(placement: Placement, seed: int) -> Floats:
     """The reliability of each component, in [0.85, 1]."""
     under = placement.underlay
     routers = np.array([ROUTER_ALPHA[RouterKind(int(kind))] for kind in under.router_kind])

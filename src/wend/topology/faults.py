@@ -107,21 +107,21 @@ def draw_outages(components: int, outages: Outages, *, begin: Nanos, end: Nanos,
     times: list[Outage] = []
     for component in range(components):
         rng = stream(seed, "faults", what, component)
-        times += [(component, *time) for time in alternating(outages, rng, begin=begin, end=end)]
+        times += [(component, *time) for time in draw_alternating_outages(outages, rng, begin=begin, end=end)]
     return Intervals(components, times)
 
 
-def alternating(
+def draw_alternating_outages(
     outages: Outages, rng: np.random.Generator, *, begin: Nanos, end: Nanos
 ) -> Iterator[tuple[Nanos, Nanos]]:
     """The outages of one component: (from, until). It is up at `end`. If it is already down at `begin`, that outage
     starts at `begin`."""
-    now = begin - seconds(outages.past_s) + _draw(outages.up, rng)
+    now = begin - seconds(outages.past_s) + _draw_duration(outages.up, rng)
     while now < end:
-        until = now + _draw(outages.down, rng)
+        until = now + _draw_duration(outages.down, rng)
         if until > begin:
             yield max(now, begin), min(until, end)
-        now = until + _draw(outages.up, rng)
+        now = until + _draw_duration(outages.up, rng)
 
 
 class Partition(NamedTuple):
@@ -137,7 +137,7 @@ def draw_partitions(peers: int, partitions: Partitions, *, begin: Nanos, end: Na
     peers are connected."""
     rng = stream(seed, "faults", "partitions")
     drawn = []
-    for start, until in list(alternating(partitions, rng, begin=begin, end=end)):
+    for start, until in list(draw_alternating_outages(partitions, rng, begin=begin, end=end)):
         count = min(peers - 1, max(1, round(float(rng.uniform(*partitions.share)) * peers)))
         drawn.append(Partition(start, until, frozenset(rng.permutation(peers)[:count].tolist())))
     return drawn
@@ -229,7 +229,7 @@ def read_faults(path: Path, overlay: Overlay) -> Intervals:
     return Intervals(len(overlay.links), outages)
 
 
-def _draw(spread: Spread, rng: np.random.Generator) -> Nanos:
+def _draw_duration(spread: Spread, rng: np.random.Generator) -> Nanos:
     match spread.kind:
         case "fixed":
             drawn = spread.mean_s

@@ -50,7 +50,7 @@ def parse(text: str, where: str) -> Pairs:
             if key is None:
                 key = token["word"]
             else:
-                stack[-1].append((key, _number(token["word"])))
+                stack[-1].append((key, _parse_word(token["word"])))
                 key = None
     if len(stack) > 1 or key is not None:
         raise ConfigError(f"{where} ends in the middle of a list or a pair")
@@ -100,7 +100,7 @@ def unescape(text: str) -> str:
     return re.sub("|".join(_ENTITIES), lambda match: _ENTITIES[match[0]], _CODE.sub(letter, text))
 
 
-def _number(word: str) -> int | float | str:
+def _parse_word(word: str) -> int | float | str:
     if _NUMBER.fullmatch(word) is None:
         return word
     try:

@@ -12,7 +12,7 @@ from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.rates import Capacity
 from wend.model.units import Nanos
-from wend.topology.underlay import components
+from wend.topology.underlay import find_components
 
 
 class OverlayLink(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -83,4 +83,4 @@ class Overlay:
 
     def is_connected(self) -> bool:
         """Whether every peer has a route to every other."""
-        return components(self.peers, np.column_stack(self.ends))[0] == 1
+        return find_components(self.peers, np.column_stack(self.ends))[0] == 1

@@ -17,17 +17,17 @@ _SPRINGS_SEED = 1
 
 def geographic_position(node: Attributes) -> tuple[float, float] | None:
     """The longitude and latitude of a node, if its map states them."""
-    return _numbers(node["pos"] if "pos" in node else (node.get("Longitude"), node.get("Latitude")))
+    return _parse_numbers(node["pos"] if "pos" in node else (node.get("Longitude"), node.get("Latitude")))
 
 
 def map_positions(nodes: Sequence[Attributes]) -> list[tuple[float, float]]:
     """The position of each node of a map, y downwards; nan if the map states none."""
-    squeeze = _squeeze(nodes)
-    return [_spot(node, squeeze) or (math.nan, math.nan) for node in nodes]
+    squeeze = _longitude_scale(nodes)
+    return [_map_position(node, squeeze) or (math.nan, math.nan) for node in nodes]
 
 
 def lay_out(positions: Floats, ends: Iterable[tuple[int, int]]) -> Floats:
-    """The given positions if all are known, else those of a spring layout, which is the same in every run."""
+    """The given positions if all are known, else those of a spring layout, the same in every run."""
     if np.isfinite(positions).all():
         return positions
     import rustworkx
@@ -49,24 +49,24 @@ def fit(positions: Floats, middle: tuple[float, float], size: tuple[float, float
     return np.asarray((positions - (low + high) / 2) * scale + np.array(middle), dtype=np.float64)
 
 
-def height_for(positions: Floats, width: float, low: float, high: float) -> float:
+def picture_height(positions: Floats, width: float, low: float, high: float) -> float:
     """The height of a picture of this width that has the map's aspect ratio, within bounds."""
     across, down = (positions.max(axis=0) - positions.min(axis=0)).tolist()
     return float(min(max(width * down / across if across > 0 else high, low), high))
 
 
-def _spot(node: Attributes, squeeze: float) -> tuple[float, float] | None:
+def _map_position(node: Attributes, squeeze: float) -> tuple[float, float] | None:
     place = geographic_position(node)
-    return _numbers((node.get("x"), node.get("y"))) if place is None else (place[0] * squeeze, -place[1])
+    return _parse_numbers((node.get("x"), node.get("y"))) if place is None else (place[0] * squeeze, -place[1])
 
 
-def _squeeze(nodes: Iterable[Attributes]) -> float:
+def _longitude_scale(nodes: Iterable[Attributes]) -> float:
     """The length of a degree of longitude divided by that of a degree of latitude, at the map's mean latitude."""
     latitudes = [place[1] for node in nodes if (place := geographic_position(node)) is not None]
     return math.cos(math.radians(sum(latitudes) / len(latitudes))) if latitudes else 1.0
 
 
-def _numbers(spot: Any) -> tuple[float, float] | None:
+def _parse_numbers(spot: Any) -> tuple[float, float] | None:
     try:
         x, y = (float(v) for v in spot)
     except (TypeError, ValueError):

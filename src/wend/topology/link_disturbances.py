@@ -15,7 +15,7 @@ import msgspec
 from wend.model.fault_settings import Congestion, DelaySpikes, Outages
 from wend.model.randomness import stream
 from wend.model.units import MS, Nanos
-from wend.topology.faults import Outage, alternating
+from wend.topology.faults import Outage, draw_alternating_outages
 from wend.topology.graph import Overlay
 
 if TYPE_CHECKING:  # underlays bring a compiler with them, and most scenarios have none
@@ -43,7 +43,7 @@ class DisturbedPeriods:
 
 
 class LinkConditions(msgspec.Struct, frozen=True):
-    """What disturbs the packets on one link."""
+    """The disturbances of packets on one link."""
 
     corruption: float = 0.0
     reordering: float = 0.0
@@ -103,10 +103,12 @@ def draw_disturbances(
     """The disturbances of links between two times; None if there are none."""
     if not (corruption or reordering or spikes or congestion):
         return None
-    components = _components(overlay, placement)
+    components = _components_by_link(overlay, placement)
     used = sorted({one for each in components for one in each})
-    slow = {} if spikes is None else _periods(used, spikes, spikes.extra_ms, "delay", seed, begin, end)
-    busy = {} if congestion is None else _periods(used, congestion, congestion.load, "congestion", seed, begin, end)
+    slow = {} if spikes is None else _draw_periods(used, spikes, spikes.extra_ms, "delay", seed, begin, end)
+    busy = (
+        {} if congestion is None else _draw_periods(used, congestion, congestion.load, "congestion", seed, begin, end)
+    )
     links = tuple(
         LinkConditions(
             corruption,
@@ -120,7 +122,7 @@ def draw_disturbances(
     return Disturbances(links, begin, end, reordering_delay_ns, queue, round(service_ms * MS))
 
 
-def _components(overlay: Overlay, placement: "Placement | None") -> list[tuple[int, ...]]:
+def _components_by_link(overlay: Overlay, placement: "Placement | None") -> list[tuple[int, ...]]:
     """By overlay link: the underlay links of its path. Without an underlay, the link itself."""
     if placement is None:
         return [(link,) for link in range(len(overlay.links))]
@@ -129,7 +131,7 @@ def _components(overlay: Overlay, placement: "Placement | None") -> list[tuple[i
     return [tuple(components[a:b][inner[a:b]].tolist()) for a, b in pairwise(starts.tolist())]
 
 
-def _periods(
+def _draw_periods(
     components: Sequence[int],
     faults: Outages,
     amounts: tuple[float, float],
@@ -142,7 +144,7 @@ def _periods(
     periods = {}
     for component in components:
         rng = stream(seed, "disturbances", what, component)
-        times = list(alternating(faults, rng, begin=begin, end=end))
+        times = list(draw_alternating_outages(faults, rng, begin=begin, end=end))
         if times:
             periods[component] = DisturbedPeriods([(*time, float(rng.uniform(*amounts))) for time in times])
     return periods

@@ -12,7 +12,7 @@ from wend.topology.placement import Placement
 from wend.topology.underlay import Ints
 
 
-def overlaps(placement: Placement, overlay: Overlay) -> csr_array:
+def count_overlaps(placement: Placement, overlay: Overlay) -> csr_array:
     """(links, links): Q of every two overlay links. The diagonal holds the number of routers of each."""
     paths = placement.paths(*overlay.ends)
     routers = paths.components < paths.routers
@@ -22,7 +22,7 @@ def overlaps(placement: Placement, overlay: Overlay) -> csr_array:
     return (on @ on.T).tocsr()
 
 
-def shared_routers(placement: Placement, overlay: Overlay) -> Ints:
+def count_links_by_router(placement: Placement, overlay: Overlay) -> Ints:
     """For each router, the number of overlay links that run through it."""
     components = placement.paths(*overlay.ends).components
     return np.bincount(components[components < placement.underlay.routers], minlength=placement.underlay.routers)
@@ -32,16 +32,16 @@ def meeting_routers(placement: Placement, overlay: Overlay) -> Ints:
     """For each router that overlay links share, their number, else 0.
 
     Links of one peer begin at its router. That router counts only if another peer's link runs through it."""
-    through = shared_routers(placement, overlay)
+    through = count_links_by_router(placement, overlay)
     paths = placement.paths(*overlay.ends)
     ends = {(i, int(paths[i][end])) for i in range(len(paths)) for end in (0, -1)}
     own = np.bincount([home for _, home in sorted(ends)] or np.zeros(0, dtype=int), minlength=len(through))
     return np.where((through > 1) & (through > own), through, 0)
 
 
-def neighbours_that_meet(placement: Placement, overlay: Overlay) -> float:
+def overlapping_share(placement: Placement, overlay: Overlay) -> float:
     """Of all pairs of links at one peer, the share that overlap beyond the router at which they begin."""
-    shared = overlaps(placement, overlay).toarray()
+    shared = count_overlaps(placement, overlay).toarray()
     pairs = meet = 0
     for peer in range(overlay.peers):
         own = [overlay.link(peer, other) for other in overlay.neighbours(peer)]

@@ -71,11 +71,11 @@ def from_graphml(path: Path, *, delay_ms: tuple[float, float], loss: float, seed
         if str(path) in DRAWN:
             raise ConfigError(f"{path} is an underlay, not an overlay: use --underlay {path}")
         raise ConfigError(f"topology {str(path)!r} is neither full-mesh, regular, topohub:<name> nor a file")
-    return _overlay(str(path), read_graphml(path), delay_ms, loss, seed)
+    return _make_overlay(str(path), read_graphml(path), delay_ms, loss, seed)
 
 
 def from_topohub(name: str, *, delay_ms: tuple[float, float], loss: float, seed: int) -> Overlay:
-    return _overlay(f"topohub:{name}", read_topohub(name), delay_ms, loss, seed)
+    return _make_overlay(f"topohub:{name}", read_topohub(name), delay_ms, loss, seed)
 
 
 def read_graphml(path: Path) -> MapGraph:
@@ -161,7 +161,7 @@ def _total_capacity(parallel: Sequence[Attributes], where: str) -> Capacity:
     return msgs, bps
 
 
-def _overlay(what: str, graph: MapGraph, delay_ms: tuple[float, float], loss: float, seed: int) -> Overlay:
+def _make_overlay(what: str, graph: MapGraph, delay_ms: tuple[float, float], loss: float, seed: int) -> Overlay:
     nodes, names = graph.nodes, node_names(graph.nodes)
     edges = collect_links(what, graph, names)
     drawn = stream(seed, "topology", "delays").integers(

@@ -19,7 +19,7 @@ from wend.topology.graph import Overlay, OverlayLink
 
 def shortest_delays(overlay: Overlay) -> np.ndarray:
     """The delay of the shortest route between every two peers, in nanoseconds; -1 if there is none."""
-    delays = dijkstra(_delays(overlay), directed=False)
+    delays = dijkstra(_delay_matrix(overlay), directed=False)
     return np.where(np.isfinite(delays), delays, -1).astype(np.int64)
 
 
@@ -38,14 +38,14 @@ def make_routed_overlay(overlay: Overlay, faults: Faults) -> tuple[Overlay, Faul
     return full, Intervals(len(links), down), list(routes.values())
 
 
-def _delays(overlay: Overlay) -> csr_array:
+def _delay_matrix(overlay: Overlay) -> csr_array:
     delays = np.array([link.delay_ns for link in overlay.links], dtype=np.float64)
     return csr_array((delays, overlay.ends), shape=(overlay.peers, overlay.peers))
 
 
 def _find_routes(overlay: Overlay) -> dict[tuple[PeerId, PeerId], list[int]]:
     """By pair of peers: the links of the shortest route."""
-    _, before = dijkstra(_delays(overlay), directed=False, return_predecessors=True)
+    _, before = dijkstra(_delay_matrix(overlay), directed=False, return_predecessors=True)
     routes = {}
     for a in range(overlay.peers):
         for b in range(a + 1, overlay.peers):

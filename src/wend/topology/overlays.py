@@ -38,7 +38,7 @@ def landmark_tree(placement: Placement, root: PeerId) -> list[Pair]:
     paths = placement.paths(np.full(len(others), root, dtype=np.int64), others)
     edges = []
     for i, peer in enumerate(others.tolist()):
-        edges.append(((root, *_passed(first, paths.via(i), root, peer))[-1], peer))
+        edges.append(((root, *_passed(first, paths.routers_on(i), root, peer))[-1], peer))
     return edges
 
 
@@ -49,7 +49,7 @@ def chain(placement: Placement, traced: Iterable[Pair]) -> Overlay:
     paths = placement.paths(np.array([a for a, _ in pairs_of_traces]), np.array([b for _, b in pairs_of_traces]))
     pairs: list[Pair] = []
     for i, (a, b) in enumerate(pairs_of_traces):
-        pairs += pairwise([a, *_passed(first, paths.via(i), a, b), b])
+        pairs += pairwise([a, *_passed(first, paths.routers_on(i), a, b), b])
     return placement.overlay(pairs)
 
 

@@ -49,7 +49,7 @@ def path_in_tree(parent: Mapping[PeerId, PeerId], source: PeerId, target: PeerId
     return tuple(reversed(path))
 
 
-def k_shortest(costs: Costs, source: PeerId, target: PeerId, k: int) -> list[tuple[PeerId, ...]]:
+def k_shortest_paths(costs: Costs, source: PeerId, target: PeerId, k: int) -> list[tuple[PeerId, ...]]:
     """Up to k loop-free paths, shortest first; paths of equal length are ordered by their ids.
 
     This is Yen's algorithm. Each found path leaves the earlier ones after a common prefix, so the next path is the best
@@ -76,7 +76,7 @@ def k_shortest(costs: Costs, source: PeerId, target: PeerId, k: int) -> list[tup
         if best is not None:
             total, there = best
             followed.add(there)
-            heapq.heappush(heap, (spent + total, prefix + _descend(costs, distance, there, target), len(prefix)))
+            heapq.heappush(heap, (spent + total, prefix + _trace_path(costs, distance, there, target), len(prefix)))
 
     leave((source,), 0)
     while heap and len(routes) < k:
@@ -103,7 +103,7 @@ def _reverse_arcs(costs: Costs) -> dict[PeerId, dict[PeerId, int]]:
     return turned
 
 
-def _descend(costs: Costs, distance: Mapping[PeerId, int], start: PeerId, target: PeerId) -> tuple[PeerId, ...]:
+def _trace_path(costs: Costs, distance: Mapping[PeerId, int], start: PeerId, target: PeerId) -> tuple[PeerId, ...]:
     """The shortest path from a peer to the target; of equal ones that with the lowest ids."""
     path = [start]
     while path[-1] != target:

@@ -108,7 +108,7 @@ class Placement:
 
     def path(self, a: PeerId, b: PeerId) -> list[int]:
         """The routers from peer a to peer b."""
-        return self.paths(np.array([a]), np.array([b])).via(0)
+        return self.paths(np.array([a]), np.array([b])).routers_on(0)
 
     def overlay(self, pairs: Iterable[Pair], loss: float = 0.0) -> Overlay:
         """An overlay with these links. A link's delay is that of its underlay path and two last miles."""
@@ -157,7 +157,7 @@ class Placement:
         return domains
 
 
-def place(
+def attach_peers(
     underlay: Underlay,
     peers: int,
     seed: int,

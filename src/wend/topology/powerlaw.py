@@ -44,18 +44,18 @@ class PowerLaw(msgspec.Struct, frozen=True):
 def power_law(seed: int, shape: PowerLaw | None = None, name: str = "power-law") -> Underlay:
     shape = shape or PowerLaw()
     sizes = _check(shape)
-    between = pfp(shape.domains, shape.homing, stream(seed, "underlay", name, "pfp"))
+    between = draw_pfp_links(shape.domains, shape.homing, stream(seed, "underlay", name, "pfp"))
     inner = shape.edges - len(between)
     builder = UnderlayBuilder(name)
     delays = stream(seed, "underlay", name, "delays")
     wiring = stream(seed, "underlay", name, "hot")
     cores = [_add_as_routers(builder, shape, d, size, wiring, delays) for d, size in enumerate(sizes)]
     _add_border_links(builder, shape, between, cores, stream(seed, "underlay", name, "borders"), delays)
-    _add_second_uplinks(builder, shape, inner - sum(map(_tree_edges, sizes)), sizes, wiring, delays)
+    _add_second_uplinks(builder, shape, inner - sum(map(_count_tree_edges, sizes)), sizes, wiring, delays)
     return builder.build()
 
 
-def pfp(nodes: int, homing: Homing, rng: np.random.Generator) -> list[tuple[int, int]]:
+def draw_pfp_links(nodes: int, homing: Homing, rng: np.random.Generator) -> list[tuple[int, int]]:
     """The links between AS: a triangle that grows by preferential attachment."""
     links = {(0, 1), (0, 2), (1, 2)}
     for node in range(3, nodes):
@@ -78,7 +78,7 @@ def _draw_rich_node(nodes: int, links: set[tuple[int, int]], without: set[int], 
     return weighted_choice(rng, weight)
 
 
-def _parts(size: int) -> tuple[int, int]:
+def _part_sizes(size: int) -> tuple[int, int]:
     """The number of core routers and of gateways of an AS."""
     core = max(3, size // 10)
     return core, max(2, size // 4)
@@ -90,8 +90,8 @@ def _core_links(core: int) -> list[tuple[int, int]]:
     return ring + ([(i, i + core // 2) for i in range(core // 2)] if core > 3 else [])
 
 
-def _tree_edges(size: int) -> int:
-    core, gateways = _parts(size)
+def _count_tree_edges(size: int) -> int:
+    core, gateways = _part_sizes(size)
     return len(_core_links(core)) + 2 * gateways + (size - core - gateways)
 
 
@@ -104,7 +104,7 @@ def _add_as_routers(
     delays: np.random.Generator,
 ) -> list[int]:
     """Add the routers of an AS: core, gateways with two uplinks, access routers with one. Returns the core."""
-    core, gateways = _parts(size)
+    core, gateways = _part_sizes(size)
     angle = 2 * math.pi * domain / shape.domains
     x0, y0 = 300 * math.cos(angle), 300 * math.sin(angle)
     first = len(builder)
@@ -161,7 +161,7 @@ def _add_second_uplinks(
     free = []
     first = 0
     for size in sizes:
-        core, gateways = _parts(size)
+        core, gateways = _part_sizes(size)
         upper = range(first + core, first + core + gateways)
         free += [
             (a, g) for a in range(first + core + gateways, first + size) for g in upper if not builder.has_link(a, g)

@@ -36,7 +36,7 @@ class UnderlayPaths:
         components: Index = self.components[self.starts[path] : self.starts[path + 1]]
         return components
 
-    def via(self, path: int) -> list[int]:
+    def routers_on(self, path: int) -> list[int]:
         """The routers of a path."""
         return [int(component) for component in self[path][::2]]
 
@@ -68,7 +68,7 @@ class ShortestPaths:
 
     def hops(self) -> Ints:
         """(sources, routers): the number of links of each path."""
-        return _hops(self.delay_ns, self._before)
+        return _count_hops(self.delay_ns, self._before)
 
     def paths(self, sources: Ints, targets: Ints) -> UnderlayPaths:
         """The path from each source to the target beside it."""
@@ -77,7 +77,7 @@ class ShortestPaths:
         except KeyError as error:
             raise ConfigError(f"no paths were computed from router {error.args[0]}") from None
         targets = np.asarray(targets, dtype=np.int64)
-        starts, components = _extract(rows, targets, self.sources, self._before, self._by, self.underlay.routers)
+        starts, components = _extract_paths(rows, targets, self.sources, self._before, self._by, self.underlay.routers)
         return UnderlayPaths(starts, components, self.underlay.routers)
 
 
@@ -157,7 +157,7 @@ def _dijkstra(starts: Ints, there: Index, link: Index, costs: Ints, sources: Int
 
 
 @compiled
-def _hops(distance: Ints, before: Index) -> Ints:
+def _count_hops(distance: Ints, before: Index) -> Ints:
     hops = np.zeros(before.shape, dtype=np.int64)
     for row in range(len(before)):
         for node in np.argsort(distance[row], kind="mergesort"):  # a predecessor is nearer than its node
@@ -167,7 +167,9 @@ def _hops(distance: Ints, before: Index) -> Ints:
 
 
 @compiled
-def _extract(rows: Ints, targets: Ints, sources: Ints, before: Index, by: Index, routers: int) -> tuple[Ints, Index]:
+def _extract_paths(
+    rows: Ints, targets: Ints, sources: Ints, before: Index, by: Index, routers: int
+) -> tuple[Ints, Index]:
     starts = np.zeros(len(rows) + 1, dtype=np.int64)
     for i in range(len(rows)):
         hops = 0

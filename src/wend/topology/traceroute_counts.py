@@ -58,7 +58,7 @@ def _count_batches(batches: list[pa.RecordBatch], longest: int) -> Iterator[pa.R
         usable, bad = _drop_unusable(batch)
         yield from _make_endless_count("unusable", bad).to_batches()
         if usable.num_rows:
-            for table in _count(usable, longest):
+            for table in _count_by_kind(usable, longest):
                 yield from table.to_batches()
 
 
@@ -103,11 +103,11 @@ class _Paths:
         self.time = np.asarray(batch.column("time_ns"), dtype=np.int64)
         low, high = np.minimum(source, target), np.maximum(source, target)
         self.low, self.high = np.searchsorted(peers, low), np.searchsorted(peers, high)
-        self.looped = self._loops()
+        self.looped = self._find_loops()
         keep = ~self.looped[self.trace]
         self.node, self.trace = self.node[keep], self.trace[keep]
 
-    def _loops(self) -> NDArray[np.bool_]:
+    def _find_loops(self) -> NDArray[np.bool_]:
         """Whether each trace passed a router twice."""
         known = self.node >= self.peers
         keys = np.sort(self.trace[known] * len(self.names) + self.node[known])
@@ -117,7 +117,7 @@ class _Paths:
         return looped
 
 
-def _count(batch: pa.RecordBatch, longest: int) -> Iterator[pa.Table]:
+def _count_by_kind(batch: pa.RecordBatch, longest: int) -> Iterator[pa.Table]:
     paths = _Paths(batch)
     node, trace = paths.node, paths.trace
     known = np.flatnonzero(node >= 0)

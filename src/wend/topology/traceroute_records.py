@@ -56,7 +56,7 @@ class Score(NamedTuple):
     """The share of the inferred links that do not exist or are duplicates."""
 
 
-def score(truth: Truth, links: Iterable[tuple[str, str]]) -> Score:
+def score_links(truth: Truth, links: Iterable[tuple[str, str]]) -> Score:
     """Score inferred links between routers. An unknown router counts as the silent router with most of its
     neighbours."""
     inferred = sorted({(min(a, b), max(a, b)) for a, b in links})
@@ -131,8 +131,8 @@ def _make_chunk(
     size[flapped] = (1 + rng.random(int(flapped.sum())) * (size[flapped] - 1)).astype(np.int64)
     other = rng.integers(len(paths), size=rows)
     tail = np.where(flapped, (rng.random(rows) * lengths[other]).astype(np.int64), 0)
-    heads = _ranges(paths.starts[chosen], size)
-    tails = _ranges(paths.starts[other] + 2 * (lengths[other] - tail), tail)
+    heads = _expand_ranges(paths.starts[chosen], size)
+    tails = _expand_ranges(paths.starts[other] + 2 * (lengths[other] - tail), tail)
     row = np.concatenate([np.repeat(np.arange(rows), size), np.repeat(np.arange(rows), tail)])
     order = np.argsort(row, kind="stable")
     routers = paths.components[np.concatenate([heads, tails])[order]].astype(np.int64)
@@ -149,7 +149,7 @@ def _make_chunk(
     return pa.table(columns, schema=RECORDS), chosen
 
 
-def _ranges(starts: Ints, sizes: Ints) -> Ints:
+def _expand_ranges(starts: Ints, sizes: Ints) -> Ints:
     """The indices start, start + 2, ... of each range, concatenated: every second component of a path is a router."""
     before = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     indices: Ints = 2 * (np.arange(int(sizes.sum())) - np.repeat(before, sizes)) + np.repeat(starts, sizes)

@@ -14,7 +14,7 @@ import numpy as np
 
 from wend.model.errors import ConfigError
 from wend.model.randomness import stream
-from wend.topology.underlay import LinkKind, RouterKind, Underlay, components
+from wend.topology.underlay import LinkKind, RouterKind, Underlay, find_components
 from wend.topology.underlay_builder import UnderlayBuilder, check_ranges, draw_delay
 
 _TRIES = 1000
@@ -57,7 +57,7 @@ def transit_stub(seed: int, shape: TransitStub = QUIST, name: str = "transit-stu
     builder = UnderlayBuilder(name)
     delays = stream(seed, "underlay", name, "delays")
     wiring = stream(seed, "underlay", name, "wiring")
-    domains = [_transit_domain(builder, shape, d, delays) for d in range(shape.transit_domains)]
+    domains = [_add_transit_domain(builder, shape, d, delays) for d in range(shape.transit_domains)]
     for i, j in _connected_pairs(shape.transit_domains, shape.transit_density, 0, wiring):
         a, b = int(wiring.choice(domains[i])), int(wiring.choice(domains[j]))
         builder.add_link(a, b, LinkKind.TRANSIT, draw_delay(delays, shape.between_ms))
@@ -70,11 +70,11 @@ def transit_stub(seed: int, shape: TransitStub = QUIST, name: str = "transit-stu
     return builder.build()
 
 
-def _transit_domain(
+def _add_transit_domain(
     builder: UnderlayBuilder, shape: TransitStub, domain: int, delays: np.random.Generator
 ) -> list[int]:
     """Add a transit domain. Drawings show domains on a circle, and the routers of each on a smaller circle."""
-    centre = _centre(shape, domain)
+    centre = _domain_centre(shape, domain)
     routers = []
     for i in range(shape.transit_size):
         turn = 2 * math.pi * i / shape.transit_size
@@ -86,8 +86,8 @@ def _transit_domain(
     return routers
 
 
-def _centre(shape: TransitStub, domain: int) -> tuple[float, float]:
-    """Where drawings show a domain: far enough from the others for its stubs."""
+def _domain_centre(shape: TransitStub, domain: int) -> tuple[float, float]:
+    """The centre of a domain in drawings, far enough from the others for its stubs."""
     angle, half = 2 * math.pi * domain / shape.transit_domains, math.pi / shape.transit_domains
     radius = 200 / math.sin(half) if shape.transit_domains > 1 else 0.0
     return radius * math.cos(angle), radius * math.sin(angle)
@@ -105,7 +105,7 @@ def _add_stub_domain(
     ring, spot = divmod(transit, shape.transit_size)
     outward = 2 * math.pi * spot / shape.transit_size
     fan = outward + (number - (shape.stubs - 1) / 2) * 2 * math.pi / (shape.transit_size * shape.stubs)
-    x0, y0 = np.add(_centre(shape, ring), (165 * math.cos(fan), 165 * math.sin(fan)))
+    x0, y0 = np.add(_domain_centre(shape, ring), (165 * math.cos(fan), 165 * math.sin(fan)))
     routers = []
     for i in range(shape.stub_size):
         turn = 2 * math.pi * i / shape.stub_size
@@ -124,7 +124,7 @@ def _connected_pairs(size: int, density: float, turn: int, wiring: np.random.Gen
     count = math.floor(share * (turn + 1)) - math.floor(share * turn)
     for _ in range(_TRIES):
         drawn = upper[np.sort(wiring.permutation(len(upper))[:count])]
-        if components(size, drawn)[0] == 1:
+        if find_components(size, drawn)[0] == 1:
             return [(int(i), int(j)) for i, j in drawn]
     raise ConfigError(f"transit-stub: {size} nodes with {density:g} of all links were not connected in {_TRIES} draws")
 

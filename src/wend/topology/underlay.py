@@ -72,7 +72,7 @@ class Underlay(msgspec.Struct, frozen=True, eq=False):
         return np.bincount(self.ends.ravel(), minlength=self.routers)
 
 
-def components(routers: int, ends: Ints) -> tuple[int, Ints]:
+def find_components(routers: int, ends: Ints) -> tuple[int, Ints]:
     """The number of connected components of a network, and the one of each router."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
@@ -82,7 +82,7 @@ def components(routers: int, ends: Ints) -> tuple[int, Ints]:
     return int(count), label.astype(np.int64)
 
 
-def summary(underlay: Underlay) -> dict[str, Any]:
+def summarise_underlay(underlay: Underlay) -> dict[str, Any]:
     """The size and degrees of a network."""
     degrees = underlay.degrees()
     return {

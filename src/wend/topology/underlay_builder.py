@@ -1,4 +1,4 @@
-"""What the generators and readers of underlays share: a builder, and random delays and choices."""
+"""A builder of underlays, and random delays and choices, for generators and readers."""
 
 from collections.abc import Sequence
 from math import inf
@@ -9,7 +9,7 @@ import numpy as np
 from wend.model.errors import ConfigError
 from wend.model.rates import Capacity
 from wend.model.units import Nanos, millis
-from wend.topology.underlay import Floats, LinkKind, RouterKind, Underlay, components
+from wend.topology.underlay import Floats, LinkKind, RouterKind, Underlay, find_components
 
 
 class UnderlayBuilder:
@@ -57,7 +57,7 @@ class UnderlayBuilder:
             link_capacity=tuple(capacity for _, (*_, capacity) in links),
             remarks=self.remarks,
         )
-        if underlay.routers < 2 or components(underlay.routers, underlay.ends)[0] > 1:
+        if underlay.routers < 2 or find_components(underlay.routers, underlay.ends)[0] > 1:
             raise ConfigError(f"{self.name} is not a connected network of two routers or more")
         if (underlay.delay_ns <= 0).any():
             a, b = underlay.ends[int(np.argmin(underlay.delay_ns))]

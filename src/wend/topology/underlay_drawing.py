@@ -17,7 +17,7 @@ from wend.pictures.labels import Label, Segments, draw_labels, node_box, place_l
 from wend.pictures.palette import HEATS, heat_colour
 from wend.pictures.style import SMALL, TEXT, TINY, TITLE
 from wend.topology.graph import Overlay
-from wend.topology.layout import fit, height_for, lay_out
+from wend.topology.layout import fit, lay_out, picture_height
 from wend.topology.link_overlap import meeting_routers
 from wend.topology.placement import Placement
 from wend.topology.underlay import Floats, Ints, LinkKind, Underlay
@@ -37,7 +37,7 @@ def draw(placement: Placement, overlay: Overlay, title: str, landmarks: Iterable
     """The whole picture."""
     under = placement.underlay
     known = lay_out(under.position, ((a, b) for a, b in under.ends.tolist()))
-    size = WIDTH - 2 * (_MARGIN + _INSET), height_for(known, WIDTH - 2 * (_MARGIN + _INSET), *_HEIGHTS)
+    size = WIDTH - 2 * (_MARGIN + _INSET), picture_height(known, WIDTH - 2 * (_MARGIN + _INSET), *_HEIGHTS)
     bottom = _HEAD + size[1] + 2 * _MARGIN
     spots = fit(known, (WIDTH / 2, (_HEAD + bottom) / 2), size)
     components = placement.paths(*overlay.ends).components.astype(np.int64)
@@ -211,9 +211,9 @@ def _draw_legend(top: float, overlay: Overlay, through: Ints, over: int, landmar
         entries.append((40, [_curve_path([0, 4], [36, 4])], "overlay link"))
     if overlay.links:
         whose = "overlay link" if over == 1 else "overlay links"
-        entries.append(_scale("underlay link of", whose, 1, over))
+        entries.append(_make_colour_scale("underlay link of", whose, 1, over))
         if through.any():
-            entries.append(_scale("router shared by", "of them", 2, int(through.max())))
+            entries.append(_make_colour_scale("router shared by", "of them", 2, int(through.max())))
     entries.append((38, [svg.line(0, 0, 34, 0, "stroke-faint", 1.4)], "unused link"))
     elements: list[str] = []
     x, y = _MARGIN, top + 22
@@ -227,7 +227,7 @@ def _draw_legend(top: float, overlay: Overlay, through: Ints, over: int, landmar
     return elements, y + 54
 
 
-def _scale(what: str, whose: str, low: int, high: int) -> tuple[float, list[str], str]:
+def _make_colour_scale(what: str, whose: str, low: int, high: int) -> tuple[float, list[str], str]:
     """The colour scale, with the counts at both ends."""
     colours = ["used"] if low == 1 else []
     colours += [colour for colour in HEATS if high > 1]

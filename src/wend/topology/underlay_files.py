@@ -1,4 +1,4 @@
-"""Underlays as files: Wend reads and writes GraphML and GML, and reads maps of real networks by name.
+"""Underlays as files: readers and writers of GraphML and GML, and a reader of maps of real networks by name.
 
 Wend reads back exactly what it wrote. Files of other tools may contain only nodes and edges. Delays then come from
 lengths, from the geographic positions of the two ends, or from a range, in this order; kinds and domains have defaults.
@@ -82,7 +82,7 @@ def to_graphml(underlay: Underlay) -> str:
         return "".join(f'<data key="{keys[of, name]}">{escape(str(v))}</data>' for name, v in values.items())
 
     for router in range(underlay.routers):
-        lines.append(f'    <node id="n{router}">{data("node", _node(underlay, router))}</node>')
+        lines.append(f'    <node id="n{router}">{data("node", _node_attributes(underlay, router))}</node>')
     for link, (a, b) in enumerate(underlay.ends.tolist()):
         lines.append(f'    <edge source="n{a}" target="n{b}">{data("edge", _edge_attributes(underlay, link))}</edge>')
     return "\n".join([*lines, "  </graph>", "</graphml>", ""])
@@ -94,7 +94,7 @@ def to_gml(underlay: Underlay) -> str:
 
     lines = ["graph [", "  directed 0", f"  name {gml.quote(underlay.name)}"]
     for router in range(underlay.routers):
-        pairs = [f"{name} {shown(value)}" for name, value in _node(underlay, router).items()]
+        pairs = [f"{name} {shown(value)}" for name, value in _node_attributes(underlay, router).items()]
         lines.append(f"  node [ id {router} {' '.join(pairs)} ]")
     for link, (a, b) in enumerate(underlay.ends.tolist()):
         pairs = [f"{name} {shown(value)}" for name, value in _edge_attributes(underlay, link).items()]
@@ -102,7 +102,7 @@ def to_gml(underlay: Underlay) -> str:
     return "\n".join([*lines, "]", ""])
 
 
-def _node(underlay: Underlay, router: int) -> dict[str, Any]:
+def _node_attributes(underlay: Underlay, router: int) -> dict[str, Any]:
     x, y = underlay.position[router].tolist()
     spot = {} if math.isnan(x) else {"x": x, "y": y}
     kind = RouterKind(int(underlay.router_kind[router])).name.lower()
@@ -129,20 +129,22 @@ def _make_underlay(name: str, graph: MapGraph, seed: int, delay_ms: tuple[float,
     nodes, names = graph.nodes, maps.node_names(graph.nodes)
     for node, label, (x, y) in zip(nodes, names, layout.map_positions(nodes), strict=True):
         stated = maps.read_capacity(node, f"{name}, node {label}")
-        builder.add_router(_kind(RouterKind, node, name, label), _domain(node, name, label), x, y, label, stated)
+        builder.add_router(
+            _parse_kind(RouterKind, node, name, label), _parse_domain(node, name, label), x, y, label, stated
+        )
     links = maps.collect_links(name, graph, names)
     drawn = stream(seed, "underlay", "map", "delays").integers(
         millis(delay_ms[0]), millis(delay_ms[1]), size=len(links), endpoint=True
     )
     apart = [_fibre_delay(nodes[link.a], nodes[link.b]) for link in links]
-    builder.remarks = _remarks(links, apart, maps.drawn_delays_text(delay_ms))
+    builder.remarks = _delay_remarks(links, apart, maps.drawn_delays_text(delay_ms))
     for (a, b, data, capacity, where), draw, across in zip(links, drawn.tolist(), apart, strict=True):
         delay = maps.read_delay(data, draw if across is None else across, where)
-        builder.add_link(a, b, _kind(LinkKind, data, name, f"{names[a]}-{names[b]}"), delay, capacity)
+        builder.add_link(a, b, _parse_kind(LinkKind, data, name, f"{names[a]}-{names[b]}"), delay, capacity)
     return builder.build()
 
 
-def _remarks(links: list[maps.MapLink], apart: list[int | None], drawn: str) -> tuple[str, ...]:
+def _delay_remarks(links: list[maps.MapLink], apart: list[int | None], drawn: str) -> tuple[str, ...]:
     """Remarks about missing delays. Most maps have positions and no delays, so a delay from positions is worth a remark
     only if the map has an attribute that looks like a delay."""
     located = [x.data for x, ns in zip(links, apart, strict=True) if ns is not None]
@@ -163,7 +165,7 @@ def _fibre_delay(a: Attributes, b: Attributes) -> int | None:
     return maps.fibre_ns(km)
 
 
-def _kind(kinds: Any, data: Attributes, name: str, what: str) -> Any:
+def _parse_kind(kinds: Any, data: Attributes, name: str, what: str) -> Any:
     stated = data.get("kind")
     if stated is None:
         return kinds(0)
@@ -174,7 +176,7 @@ def _kind(kinds: Any, data: Attributes, name: str, what: str) -> Any:
         raise ConfigError(f"{name}: {what} has kind {stated!r}, not one of {known}") from None
 
 
-def _domain(node: Attributes, name: str, what: str) -> int:
+def _parse_domain(node: Attributes, name: str, what: str) -> int:
     try:
         return int(node.get("domain", 0))
     except (TypeError, ValueError):

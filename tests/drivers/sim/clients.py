@@ -92,7 +92,7 @@ class SimulatedClient:
         """What the peer told it."""
         self.wrong: list[str] = []
         self._here: set[EventId] = set()
-        """Seen on this connection."""
+        """RecentItems on this connection."""
         self._ever: set[EventId] = set()
 
     def is_calm(self, now: Nanos) -> bool:

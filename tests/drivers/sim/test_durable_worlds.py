@@ -85,7 +85,7 @@ confirm, handle = DurableSubscriptions.confirm, Peer.handle
         (DurableSubscriptions, "confirm", confirm_without_record, "though it was confirmed"),
         (DurableSubscriptions, "detach", detach_and_forget, "is lost"),
         (Peer, "handle", ack_first, "is lost"),
-        (PublisherOrder, "_has_come", held_is_released, "comes after"),
+        (PublisherOrder, "_has_predecessor", held_is_released, "comes after"),
     ],
 )
 def test_a_broken_rule_is_found_out(

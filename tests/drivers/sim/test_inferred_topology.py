@@ -11,7 +11,7 @@ from wend.drivers.scenario_underlay import place_peers
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.checks import check
-from wend.drivers.world import build
+from wend.drivers.world import build_world
 from wend.pipeline.scenario_rows import scenario_key
 from wend.topology.traceroute import Tracer
 
@@ -32,13 +32,13 @@ def write_topology(folder: File, scenario: Scenario) -> str:
 def test_paths_get_the_routers_that_were_inferred(tmp_path: File) -> None:
     for number, flaws in enumerate(({"traceroute_loss": 0.2}, {"anonymous": 0.2})):
         blind = on("power-law", **flaws)
-        world = build(blind.with_(inferred_topology=write_topology(tmp_path / str(number), blind)))
+        world = build_world(blind.with_(inferred_topology=write_topology(tmp_path / str(number), blind)))
         assert world.placement is not None
         silent: dict[str, set[int]] = {}
         holes = filled = right = 0
         for a in range(16):
             for b in range(16):
-                traced = world.path(a, b, attempt=9)
+                traced = world.find_path(a, b, attempt=9)
                 if a == b or traced is None:
                     continue
                 completed = world.complete_path(a, b, traced)
@@ -86,4 +86,4 @@ def test_a_scenario_is_another_one_with_another_topology(tmp_path: File) -> None
 )
 def test_a_topology_that_helps_nobody_is_refused(underlay: str | None, code: str, sentence: str) -> None:
     with raises(code, match=sentence):
-        build(on(underlay, inferred_topology="nowhere"))
+        build_world(on(underlay, inferred_topology="nowhere"))

@@ -60,11 +60,11 @@ class Subscriber:
         self.effects: list[Effect] = []
         self.start()
 
-    def start(self, wait_ns: Nanos = GRACE_NS) -> None:
+    def start(self, wait_ns: Nanos = GRACE_NS, *, lost_records: bool = False) -> None:
         """Start an incarnation, and wait until no events wait for clients any more."""
         self.incarnation += 1
         self.peer = make_peer(PeerConfig(peer=ME, incarnation=self.incarnation, **self._settings))
-        self(Started(self._neighbours, stored=tuple(self.store)))
+        self(Started(self._neighbours, stored=tuple(self.store), lost_records=lost_records))
         self.run(wait_ns)
 
     crash = start

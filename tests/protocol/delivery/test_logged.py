@@ -1,6 +1,6 @@
 """A peer whose driver has a log: the log has an event before anything says that the peer has it."""
 
-from tests.protocol.delivery.subscriber import ME, Subscriber, delivered, deliveries, durable, made, noticed
+from tests.protocol.delivery.subscriber import GRACE_NS, ME, Subscriber, delivered, deliveries, durable, made, noticed
 from wend.model.publication import Publication
 from wend.model.units import SECOND
 from wend.protocol.config import PeerConfig
@@ -67,6 +67,16 @@ def test_the_log_does_not_wait_for_clients_that_reconnect() -> None:
     peer.start(wait_ns=SECOND)
     peer(Subscribed(logged()))
     assert delivered(peer.hear(made(2))) == [2]
+
+
+def test_clients_that_reconnect_get_what_the_log_has_already() -> None:
+    peer = Subscriber()
+    peer.hear(made(1))
+    peer.start(wait_ns=0)
+    peer(Subscribed(logged()))
+    assert [each.subscription.number for each in deliveries(peer.hear(made(2)))] == [LOG]
+    peer(Subscribed(LocalSubscription(2, "true")))
+    assert [each.subscription.number for each in deliveries(peer.run(GRACE_NS))] == [2]
 
 
 def test_events_of_an_earlier_incarnation_go_to_the_log_first() -> None:

@@ -179,7 +179,7 @@ def table(*subscriptions: Subscription) -> SubscriptionTable:
     found = SubscriptionTable(0)
     for subscription in subscriptions:
         origin = subscription.id.peer
-        found.learn(PeerInterest(origin, (1, 1), (subscription,), ()))
+        found.replace_interest(PeerInterest(origin, (1, 1), (subscription,), ()))
     return found
 
 

@@ -60,7 +60,7 @@ def test_delays_and_detours_are_those_of_a_search_in_the_whole_graph(costs: Cost
     links = {(min(a, b), max(a, b)) for a in costs for b in costs[a] if ME not in (a, b)}
     around = {link: shortest(costs, link) for link in links}
     for dest in costs:
-        routes = table.to(dest)
+        routes = table.find_routes(dest)
         reached = [hop for hop in view.links if dest != ME and np.isfinite(distance[hop, dest])]
         assert sorted(route.hop for route in routes) == (reached if dest != ME else [])
         assert list(routes) == sorted(routes, key=lambda route: (route.delay_ns, route.hop))
@@ -99,7 +99,7 @@ def test_without_links_the_routes_are_those_of_the_graph_without_them(costs: Cos
     left = {a: {b: d for b, d in row.items() if (min(a, b), max(a, b)) not in down} for a, row in costs.items()}
     distance = shortest(left)
     for dest in costs:
-        expected = [route for route in RouteTable(seen(left)).to(dest) if route.hop in hops][:most]
+        expected = [route for route in RouteTable(seen(left)).find_routes(dest) if route.hop in hops][:most]
         routes = usable.best_routes(dest, hops, most)
         assert [(route.hop, route.delay_ns) for route in routes] == [(one.hop, one.delay_ns) for one in expected]
         for route in routes:
@@ -124,7 +124,7 @@ def test_of_equal_routes_the_one_over_the_lower_id_wins(costs: Costs) -> None:
     view = seen(costs)
     table, distance = RouteTable(view), shortest(costs)
     for dest in costs:
-        for route in table.to(dest):
+        for route in table.find_routes(dest):
             path = [route.hop]
             while path[-1] != dest:
                 onward = [n for n in costs[path[-1]] if n != ME]
@@ -144,5 +144,5 @@ def test_a_table_holds_until_the_graph_or_a_link_of_this_peer_changes() -> None:
 
 def test_there_is_no_route_to_an_unknown_peer_nor_to_oneself() -> None:
     table = RouteTable(seen({0: {1: 5}, 1: {7: 1}, ME: {0: 2}}))
-    assert [route.delay_ns for route in table.to(1)] == [7]
-    assert table.to(7) == table.to(ME) == ()
+    assert [route.delay_ns for route in table.find_routes(1)] == [7]
+    assert table.find_routes(7) == table.find_routes(ME) == ()

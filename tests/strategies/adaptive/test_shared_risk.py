@@ -16,7 +16,7 @@ from wend.protocol.messages import Control, Hello
 from wend.protocol.plugins import Heard, View
 from wend.protocol.ports import FindPath, Neighbour, PathFound, Received, Refuse, Send, Started, Woken
 from wend.strategies.adaptive.routes import Route
-from wend.strategies.adaptive.shared_risk import SharedRisk, parts
+from wend.strategies.adaptive.shared_risk import SharedRisk, path_elements
 from wend.strategies.flooded.plugin import FloodedInterest
 from wend.strategies.link_state.plugin import LinkState, LinkStateGraph
 from wend.strategies.registry import make_peer
@@ -49,7 +49,7 @@ def test_what_broke_is_never_acquitted_and_what_was_heard_since_is_never_blamed(
     paths: dict[PeerId, Path], data: st.DataObject
 ) -> None:
     """One part breaks. Some links over it are known to be down, others not yet; those without it may be heard since."""
-    own = {peer: parts(path[1:]) | {(None, peer)} for peer, path in paths.items()}
+    own = {peer: path_elements(path[1:]) | {(None, peer)} for peer, path in paths.items()}
     culprit = data.draw(st.sampled_from(sorted(frozenset().union(*own.values()), key=str)))
     view = view_of(paths)
     broke, now = SECOND, SECOND + 400 * MS
@@ -93,9 +93,9 @@ def test_what_explains_most_is_blamed() -> None:
 
 
 def test_holes_name_nobody() -> None:
-    assert parts((1, None, 2, 3)) == {1, 2, 3, (2, 3)}
+    assert path_elements((1, None, 2, 3)) == {1, 2, 3, (2, 3)}
     assert not SharedRisk(view_of({1: (None, None), 2: ()})).has_paths
-    one, other = (parts(path) for path in (("b", 1), (1, "b")))
+    one, other = (path_elements(path) for path in (("b", 1), (1, "b")))
     assert one == other
 
 

@@ -182,7 +182,7 @@ def test_a_peer_whose_version_differs_asks_for_the_whole() -> None:
         net.now += SECOND
     net.settle()
     known = net.peers[1].table.interests[0]
-    net.peers[1].table.learn(
+    net.peers[1].table.replace_interest(
         msgspec.structs.replace(known, subscriptions=known.subscriptions[:-1])
     )  # it differs from now on
     net.sent.clear()

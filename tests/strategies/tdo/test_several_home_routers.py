@@ -7,7 +7,7 @@ from wend.model.paths import Path
 from wend.model.random_stream import peer_stream
 from wend.strategies.tdo.homes import GOSSIPED, MOST, HomeRouters
 from wend.topology.catalog import make
-from wend.topology.placement import Placement, place
+from wend.topology.placement import Placement, attach_peers
 
 PEERS = 10
 
@@ -23,7 +23,7 @@ class PlacedUnderlay:
 
 
 def settle(kind: str, seed: int) -> World:
-    placement = place(make("power-law", seed), PEERS, seed, access_routers=3)
+    placement = attach_peers(make("power-law", seed), PEERS, seed, access_routers=3)
     world = World(kind, PlacedUnderlay(placement), seed, (0, 1), k=PEERS - 1)  # type: ignore[arg-type]
     for peer in range(PEERS):
         world.at(peer / 2, "join", peer)

@@ -6,7 +6,7 @@ from math import prod
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wend.strategies.trees.sptk import cost
+from wend.strategies.trees.sptk import link_cost
 from wend.strategies.trees.table import RouteCost, fewest_trees, joint_reliability
 
 LINKS = 6
@@ -28,7 +28,7 @@ def told(fails: list[float], ways: list[set[int]]) -> list[RouteCost]:
     for way in ways:
         sums = RouteCost()
         for link in sorted(way):
-            sums = sums.plus_link(cost(fails[link]), sum(link in other for other in ways) > 1)
+            sums = sums.plus_link(link_cost(fails[link]), sum(link in other for other in ways) > 1)
         found.append(sums)
     return found
 
@@ -58,4 +58,6 @@ def test_no_fewer_trees_would_do_and_what_is_chosen_keeps_the_target(
 
 def test_without_a_target_all_trees_are_used() -> None:
     assert fewest_trees((RouteCost(), RouteCost()), 1.0) == (0, 1)
-    assert fewest_trees((RouteCost(own=cost(0.5)), RouteCost(own=cost(0.01)), RouteCost(own=cost(0.2))), 0.95) == (1,)
+    assert fewest_trees(
+        (RouteCost(own=link_cost(0.5)), RouteCost(own=link_cost(0.01)), RouteCost(own=link_cost(0.2))), 0.95
+    ) == (1,)

@@ -17,17 +17,17 @@ from wend.strategies.trees.messages import (
     Sizes,
     TreesComplete,
 )
-from wend.strategies.trees.sptk import EARLY, SptBuilder, cost, lot
+from wend.strategies.trees.sptk import EARLY, SptBuilder, draw_lot, link_cost
 
 
 def central(weights: dict[Edge, float], k: int, roots: int, penalty: float) -> list[set[Edge]]:
     """Bellman and Ford from each root, the root with the least cost between all pairs, tree after tree."""
     peers = sorted({peer for edge in weights for peer in edge})
-    tried = sorted((lot(0, peer), peer) for peer in peers)[:roots]
+    tried = sorted((draw_lot(0, peer), peer) for peer in peers)[:roots]
     used = dict.fromkeys(weights, 0)
     trees = []
     for _ in range(k):
-        costs = {edge: round(cost(w) * (1 + penalty * used[edge])) for edge, w in weights.items()}
+        costs = {edge: round(link_cost(w) * (1 + penalty * used[edge])) for edge, w in weights.items()}
         offered = []
         for place, (_, root) in enumerate(tried):
             distance = {peer: 0 if peer == root else 1 << 60 for peer in peers}

@@ -99,7 +99,7 @@ def test_what_is_meant_for_some_goes_where_they_are_and_it_is_wanted() -> None:
     table.on_interest(3, wants(1, "x > 5", peers=(3, 7)))
     table.on_interest(4, wants(1, "y = 1", peers=(4, 8)))
     assert table.hops({"x": 9}, 1, (5, 6, 8)) == [(2, (5, 6))]
-    assert table.behind(3) == {3, 7}
+    assert table.peers_behind(3) == {3, 7}
 
 
 def test_what_comes_late_or_cannot_be_changes_nothing() -> None:

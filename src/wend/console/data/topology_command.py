@@ -106,10 +106,10 @@ def _generate_records(
 ) -> "Truth":
     from wend.topology.catalog import make
     from wend.topology.overlays import random_regular
-    from wend.topology.placement import place
+    from wend.topology.placement import attach_peers
     from wend.topology.traceroute_records import Flaws, write_records
 
-    placement = place(make(underlay, seed), peers, seed)
+    placement = attach_peers(make(underlay, seed), peers, seed)
     overlay = random_regular(placement, degree, seed)
     message_console().print(f"generating {count} records of {underlay}", style="bright_black")
     return write_records(folder, placement, overlay.ends, count, seed=seed, flaws=Flaws(loss=loss, anonymous=anonymous))
@@ -144,10 +144,10 @@ def _infer_underlay(spark: Any, records: str, out: str, least: int, most_links: 
 def _score_links(truth: "Truth", folder: Path) -> dict[str, Any]:
     from pyarrow import parquet
 
-    from wend.topology.traceroute_records import score
+    from wend.topology.traceroute_records import score_links
 
     rows = parquet.read_table(folder, columns=["a", "b", "kind"]).to_pylist()
-    accuracy = score(truth, [(row["a"], row["b"]) for row in rows if row["kind"] == "link"])
+    accuracy = score_links(truth, [(row["a"], row["b"]) for row in rows if row["kind"] == "link"])
     return {
         "hops": truth.hops,
         "true_links": len(truth.links),

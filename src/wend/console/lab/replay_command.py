@@ -21,7 +21,7 @@ def replay(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder with the cells of `wend lab bench`.")] = DEFAULT_OUT,
     as_json: Json = False,
 ) -> None:
-    """Replay the lab's failure logs in the simulator, with the same workload."""
+    """Replay the lab's failure logs in the simulator with the same workload, and compare the results."""
     from wend.lab.bench.matrix import CellStore
     from wend.lab.bench.simulated_replay import replay_cell as play
     from wend.model.errors import ConfigError

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from typing import Any, Protocol
 from zlib import crc32
 
-import msgspec
-
 from wend.drivers.live.access.forwarding_grants import ForwardingGrants
 from wend.drivers.live.addressing.address_book import AddressBook
 from wend.drivers.live.addressing.addresses import Address
@@ -139,7 +137,9 @@ class PeerDriver:
             others = not self.peer.knows_all_subscribers or any(target != self.id for target in receipt.targets)
             queued = self.store.queued == receipt.id and receipt.targets == (self.id,)
             is_kept = (receipt.kept and others) or queued
-        return receipt if is_kept == receipt.kept else msgspec.structs.replace(receipt, kept=is_kept)
+        if is_kept == receipt.kept:
+            return receipt
+        return Receipt(receipt.id, receipt.targets, is_kept, receipt.congested, receipt.is_repeated)
 
     def ask(self, event: Input) -> list[Effect]:
         """Handle an input for a caller who waits. Carries out the effects, and returns them. A mistake of the caller is

@@ -373,7 +373,7 @@ class Delivery(msgspec.Struct, frozen=True, gc=False, tag="delivery", omit_defau
     position: int = 0
     """What the client of a durable subscription confirms, or the position in a log; 0 for other subscriptions."""
     redelivered: bool = False
-    """Whether a client of this durable subscription got the event before and did not confirm it."""
+    """Whether a client may have got the event before: it did not confirm the event, or the peer has lost records."""
     retained: bool = False
     """Whether the event is older than the subscription, and a peer retained it."""
     time_ns: Nanos = 0

@@ -103,7 +103,7 @@ class LivePeer:
         self.address, self.family = self._socket.address, self._socket.family
         self.sealed = None if keys is None else self._make_sealed_links(*keys)
         self.pipes = PeerPipes(self.id, self.incarnation, self._socket, self.sealed, clock)
-        self.timer = WakeTimer(clock, self._drain, partial(driver.handle, _WOKEN), self._on_paused)
+        self.timer = WakeTimer(clock, self._drain, partial(driver.handle, _WOKEN), self._on_process_paused)
         self._paths = PathSearches(self.id, paths or NoPaths(), self.addresses.reachable, driver.tell, driver.failed)
         self.joining = None if join is None else self._make_joining(join, admit)
         links, transmit = self.peer.links, self._socket.transmit
@@ -278,7 +278,7 @@ class LivePeer:
         self.multicast.drain()
         return waited_ns
 
-    def _on_paused(self, ns: Nanos) -> None:
+    def _on_process_paused(self, ns: Nanos) -> None:
         self.driver.handle(Paused(ns))
 
     # ---------------------------------------------------------------- what others may ask

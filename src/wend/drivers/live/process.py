@@ -67,6 +67,7 @@ class PeerProcess:
         if store is not None and store.damaged:
             self.peer.counters.failed["damaged-record"] += len(store.damaged)
         self._stored = () if store is None else store.records
+        self._lost_records = store is not None and store.lost_records
         self._names = HostNames(file.id, self.peer.family)
         self.links = GivenLinks(
             self.peer.peer,
@@ -120,6 +121,7 @@ class PeerProcess:
                     self._file.make_started(),
                     stored=self._stored,
                     contacts_follow=follow,
+                    lost_records=self._lost_records,
                     subscriptions=() if self.logs is None else self.logs.subscriptions(),
                 )
             )

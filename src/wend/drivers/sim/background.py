@@ -32,9 +32,9 @@ class RenoControl:
         self.threshold = float("inf")
 
     def on_ack(self, now: Nanos, rtt_ns: Nanos) -> None:
-        self.window += 1.0 if self.window < self.threshold else self.increase(now, rtt_ns)
+        self.window += 1.0 if self.window < self.threshold else self.growth_per_ack(now, rtt_ns)
 
-    def increase(self, now: Nanos, rtt_ns: Nanos) -> float:
+    def growth_per_ack(self, now: Nanos, rtt_ns: Nanos) -> float:
         """How much one ACK adds after slow start."""
         return 1.0 / self.window
 
@@ -52,7 +52,7 @@ class CubicControl(RenoControl):
         self._friendly = 0.0
         """The window that RenoControl would have."""
 
-    def increase(self, now: Nanos, rtt_ns: Nanos) -> float:
+    def growth_per_ack(self, now: Nanos, rtt_ns: Nanos) -> float:
         turn_s = cbrt(max(0.0, self._most - self.threshold) / CUBIC_SCALE)
         ahead_s = (now - self._since + rtt_ns) / SECOND
         target = self._most + CUBIC_SCALE * (ahead_s - turn_s) ** 3

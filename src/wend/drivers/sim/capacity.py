@@ -142,7 +142,7 @@ class CapacityNetwork(Transport):
 
 
 class AdmittedPacket(msgspec.Struct, frozen=True, gc=False):
-    """A packet that leaves the queue of its receiver."""
+    """A packet at the moment when it leaves the queue of its receiver."""
 
     incarnation: int
     received: Received
@@ -205,7 +205,8 @@ def limited_directions(world: World) -> Iterator[tuple[PeerId, PeerId, float, fl
 def packet_size(message: Message) -> tuple[int, int]:
     """The number of fragments of its message, and its bits."""
     if type(message) is Data:
-        return 1, BITS_PER_BYTE * len(message.event.payload)
+        block = message.event.block
+        return 1 if block is None else block.needed, BITS_PER_BYTE * len(message.event.payload)
     if type(message) is Fragment:
         return message.count, BITS_PER_BYTE * len(message.chunk)
     return 1, 0

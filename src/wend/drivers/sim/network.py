@@ -205,7 +205,7 @@ class Network(Transport):
             self._trace_hop(now, sender, receiver, message, arrives)
 
     def send_each(self, now: Nanos, sender: PeerId, receivers: tuple[PeerId, ...], message: Message) -> None:
-        """Most of these are hellos."""
+        """Send a message, most often a hello, to several peers."""
         if type(message) is not Hello or self._traces_hops:
             for receiver in receivers:
                 self.send(now, sender, receiver, message)

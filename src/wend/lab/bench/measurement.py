@@ -58,7 +58,7 @@ def describe_machine() -> str:
 async def measure_cell(
     settings: CellSettings, *, windows: int, tell: Tell, name: str = "bench", raise_priority: bool = True
 ) -> Cell:
-    """Measure until a window has a punctual canary, at most `windows` times."""
+    """Measure windows until the canary's packets are on time in one of them, at most `windows`."""
     discards: list[float] = []
     while True:
         with high_priority() if raise_priority else contextlib.nullcontext():
@@ -199,7 +199,7 @@ class _WindowRun:
         return await self.system.data_packets()
 
     async def _count_packets(self, before: int | None) -> "PacketCount":
-        """Packets since the reset of the lab's counters, when the system had counted so many data packets."""
+        """Count packets since the reset of the lab's counters. `before`: the system's count of data packets then."""
         packets, now = count_packets(self.lab), await self._count_data_packets()
         return packets if before is None or now is None else msgspec.structs.replace(packets, data=now - before)
 

@@ -74,7 +74,7 @@ def find_tree_routes(graph: paths.Costs, publisher: PeerId, subscribers: tuple[P
 
 def find_two_routes(graph: paths.Costs, publisher: PeerId, subscriber: PeerId) -> list[Route]:
     """The shortest route, and of the next shortest the one that shares the fewest links with it."""
-    routes = paths.k_shortest(graph, publisher, subscriber, CANDIDATES)
+    routes = paths.k_shortest_paths(graph, publisher, subscriber, CANDIDATES)
     first = set(map(frozenset, pairwise(routes[0])))
     others = sorted(routes[1:], key=lambda route: len(first & set(map(frozenset, pairwise(route)))))
     return routes[:1] + others[:1]

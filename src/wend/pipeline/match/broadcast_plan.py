@@ -41,9 +41,11 @@ Block = tuple[pa.Array, BatchIndex]
 
 
 def compile_blocks(subscriptions: DataFrame, count: int, folder: Path, kept: Path | None = None) -> DataFrame:
-    """Compile `id`, `filter` into block files. Each `file` is a row, and so is each filter that cannot be read:
-    `subscription`, `reason`. Blocks in the folder `kept` outlast the job, named after their content: a later job with
-    the same subscriptions need not parse them again."""
+    """Compile filters into block files: one row for each block, with its `file`, and one for each invalid filter, with
+    its `subscription` and the `reason`.
+
+    `subscriptions` has the columns `id` and `filter`. Blocks without invalid filters go into the folder `kept`, if it
+    is given, named by a hash of their content. A later job with the same subscriptions does not parse them again."""
     blocks = max(1, -(-count // BLOCK_ROWS))
     spread = subscriptions.repartition(blocks, "id").sortWithinPartitions("id")
     schema = pa.schema({"file": pa.string(), "subscription": id_type(subscriptions), "reason": pa.string()})

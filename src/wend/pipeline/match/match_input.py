@@ -78,7 +78,7 @@ def read_events(spark: SparkSession, path: str) -> InputTable:
     frame = read_parquet(spark, path)
     require_columns(frame, path, "id")
     _check_id(frame, path)
-    if _is_packed(frame):
+    if _has_attributes_column(frame):
         _check_packed(frame, path)
         return check_column(parquet_table(path, frame, ["id", "attributes"]), unreadable_reasons)
     fields = [field for field in frame.schema if field.name != "id"]
@@ -100,7 +100,7 @@ def _read_event_lines(spark: SparkSession, path: str) -> InputTable:
     return json_table(path, lines, read, line_fields(text, "attributes"))
 
 
-def _is_packed(frame: DataFrame) -> bool:
+def _has_attributes_column(frame: DataFrame) -> bool:
     """Whether one column has all attributes."""
     kinds = {field.name: field.dataType.typeName() for field in frame.schema}
     return kinds.get("attributes") in ("map", "string")

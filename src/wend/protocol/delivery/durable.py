@@ -84,7 +84,7 @@ class Backlog:
         self.stands_by = False
         """Whether a timer is set for the age at which the next event is sent."""
         self.doubtful_ns: Nanos = -FOREVER
-        """Clients may have got events published before this time at another home."""
+        """Clients may have got events published before this time, at another home or before records were lost."""
         self.positions: dict[EventId, int] | None = None
         """Of all entries, once a client has confirmed any by their ids."""
         self.confirmed_early: dict[EventId, None] = {}
@@ -134,7 +134,7 @@ class Backlog:
 class DurableSubscriptions:
     """All durable subscriptions of this peer."""
 
-    __slots__ = ("_me", "_next_position", "_timers", "backlogs")
+    __slots__ = ("_me", "_next_position", "_timers", "backlogs", "doubtful_ns")
 
     def __init__(self, config: PeerConfig, timers: Timers) -> None:
         self._me = config.peer
@@ -142,6 +142,8 @@ class DurableSubscriptions:
         self._next_position = config.incarnation << POSITION_SHIFT
         self.backlogs: dict[int, Backlog] = {}
         """By the number of the subscription."""
+        self.doubtful_ns: Nanos = -FOREVER
+        """Clients may have got events published before this time, although no record says so."""
 
     # ---------------------------------------------------------------- changes of subscriptions
 
@@ -256,7 +258,7 @@ class DurableSubscriptions:
         self.detach(client.number)
         backlog.client_window, backlog.window_bytes = max(1, client.window), client.window_bytes
         backlog.standby_ns = client.standby_ns
-        backlog.doubtful_ns = now if client.is_shared else -FOREVER
+        backlog.doubtful_ns = now if client.is_shared else self.doubtful_ns
         self._drop_old(now, backlog, effects)
         self._report_missed(backlog, effects)
         self._send_waiting(now, backlog, effects)

@@ -1,7 +1,8 @@
 """Delivery in the network: a peer knows only its own subscribers, and packets find the others on their way.
 
 Either the routing finds them, for example along a tree, or the interest does. The interest uses its own messages if the
-strategy has no routing, or else packets that carry its header. The methods are those of `ByDestination` (`local.py`).
+strategy has no routing, or else packets that carry its header. The methods are those of `ByDestination`
+(`by_destination.py`).
 """
 
 from typing import ClassVar, Final
@@ -9,7 +10,8 @@ from typing import ClassVar, Final
 from wend.model.errors import ConfigError
 from wend.model.events import Event, PeerId
 from wend.model.units import Nanos
-from wend.protocol.delivery.local import ByDestination, LocalDelivery
+from wend.protocol.delivery.by_destination import ByDestination
+from wend.protocol.delivery.local import LocalDelivery
 from wend.protocol.delivery.store_and_forward import StoreAndForward
 from wend.protocol.host import PluginHost
 from wend.protocol.messages import Data

@@ -3,13 +3,11 @@
 A peer delivers an event once per incarnation of the publisher and of itself. It drops duplicates, and events without a
 subscriber. An event that arrives before its subscribers have reconnected waits (`pending.py`). Subscriptions may be
 durable (`durable.py`), ask for publisher order (`order.py`), and let events expire. If the application sends an invalid
-filter, the peer refuses and counts it, as for any other sender.
-
-`ByDestination` is the delivery mode of peers that know all subscribers.
+filter, the peer refuses and counts it, as for any other sender. Blocks of coded events wait until they make an event
+(`block_reassembly.py`).
 """
 
 from collections.abc import Callable
-from typing import ClassVar
 
 import msgspec
 
@@ -19,6 +17,7 @@ from wend.model.publication import Publication
 from wend.model.units import FOREVER, Nanos
 from wend.protocol.config import DeliverySettings, PeerConfig
 from wend.protocol.delivery.automatic_offers import automatic_offer
+from wend.protocol.delivery.block_reassembly import BlockReassembly
 from wend.protocol.delivery.durable import BacklogEntry, DurableSubscriptions
 from wend.protocol.delivery.logged import LoggedSubscriptions
 from wend.protocol.delivery.order import HeldDelivery, PublisherOrder, PublisherOrders, is_patient, sort_per_publisher
@@ -26,12 +25,10 @@ from wend.protocol.delivery.pending import PendingDeliveries
 from wend.protocol.delivery.published_keys import PublishedKeys
 from wend.protocol.delivery.queue_groups import QueueGroups
 from wend.protocol.delivery.store_and_forward import StoreAndForward
-from wend.protocol.host import PluginHost
 from wend.protocol.link.window import DuplicateFilter
-from wend.protocol.messages import Data
 from wend.protocol.notices import MissedCode
-from wend.protocol.plugins import Arrived, GiveUp, Notify, SubscriptionQueries, View
-from wend.protocol.ports import Deliver, Drop, LocalSubscription, Missed, Notice, Persist, Receipt, Refuse
+from wend.protocol.plugins import Arrived, Notify, SubscriptionQueries, View
+from wend.protocol.ports import Deliver, Drop, LocalSubscription, Missed, Notice, Persist, Refuse
 from wend.protocol.records import DeliveredRecord, GapRecord, QueuedRecord, Record, SkippedRecord
 from wend.protocol.timers import Effects, Timers
 
@@ -43,9 +40,9 @@ class LocalDelivery:
     """Delivers events to local subscriptions, and handles publications, advertisements and subscriptions."""
 
     __slots__ = (
-        "_config", "_earliest_ns", "_interest", "_last", "_me", "_orders", "_reliability", "_remembers", "_route",
-        "_seen", "_sequence", "_special", "_store", "_timers", "_unannounced", "_view", "durable", "groups", "keys",
-        "logs", "pending",
+        "_blocks", "_config", "_doubtful_ns", "_earliest_ns", "_interest", "_last", "_me", "_orders", "_reliability",
+        "_remembers", "_route", "_seen", "_sequence", "_special", "_store", "_timers", "_unannounced", "_view",
+        "durable", "groups", "keys", "logs", "pending",
     )  # fmt: skip
 
     def __init__(
@@ -58,7 +55,8 @@ class LocalDelivery:
         route: Route,
         waiting: int = 0,
     ) -> None:
-        """`waiting`: how many events may wait for a link while later ones overtake them."""
+        """`store`: None without persistence. `waiting`: how many events may wait for a link while later ones overtake
+        them."""
         self._me = config.peer
         self._config = config
         self._reliability = config.of(DeliverySettings).reliability
@@ -69,8 +67,11 @@ class LocalDelivery:
         self._remembers = store is not None and config.stores
         self._sequence = 0
         self._earliest_ns: Nanos = -FOREVER if self._remembers else 0
-        """The earliest publication that this peer delivers: it may have delivered older events without a record. Ages
-        are right if hosts add the time that a packet waited in their queues (`messages.increase_age`)."""
+        """The earliest publication that this peer delivers. An earlier incarnation may have delivered older events
+        without a record. Ages are right if hosts add the time that a packet waited in their queues
+        (`messages.increase_age`)."""
+        self._doubtful_ns: Nanos = -FOREVER
+        """An earlier incarnation may have delivered events published before this time, and lost the record of it."""
         stored = 0 if store is None else 4 * config.of(DeliverySettings).retry_limit
         self._seen = DuplicateFilter(max(stored, waiting))
         self.groups = QueueGroups(self._me, interest, self)
@@ -87,11 +88,15 @@ class LocalDelivery:
         """Subscriptions that are durable, logged, ordered, or let events expire, by number."""
         self._unannounced: frozenset[int] = frozenset()
         self._timers = timers
+        self._blocks: BlockReassembly | None = None
+        """Set when the first block of a coded event arrives."""
         self._orders = PublisherOrders(self._make_order)
         self._last: dict[PeerId, int] | None = None
         """By peer with ordered subscribers: the sequence number of the last event for it; None before the first one."""
 
-    def begin(self, now: Nanos, *, restarted: bool) -> None:
+    def begin(self, now: Nanos, *, restarted: bool, lost_records: bool) -> None:
+        if lost_records:
+            self._doubtful_ns = self.durable.doubtful_ns = now
         if not self._remembers:
             self._earliest_ns = now
         if self.pending is not None:
@@ -198,7 +203,15 @@ class LocalDelivery:
 
     # ---------------------------------------------------------------- to the application
 
+    @property
+    def incomplete_ids(self) -> tuple[EventId, ...]:
+        """Coded events of which blocks are missing."""
+        return () if self._blocks is None else self._blocks.ids
+
     def deliver(self, now: Nanos, event: Event, born: Nanos, effects: Effects) -> None:
+        if event.block is not None:
+            self._deliver_block(now, event, born, effects)
+            return
         if not self._seen.add(event.id):
             self._report_repetition(event.id, effects)
             return
@@ -218,9 +231,17 @@ class LocalDelivery:
         if self._special or event.previous or not wanted:
             self._hand_to_subscriptions(now, event, born, wanted, effects)
             return
-        if pending is not None:  # most events take this shorter path
-            effects.append(Persist(DeliveredRecord(event.id)))
-        effects.extend([Deliver(subscription, event, now - born, deadline) for subscription, deadline in wanted])
+        self._mark_delivered(event, effects)  # most events take this shorter path
+        for subscription, deadline in wanted:
+            effects.append(Deliver(subscription, event, now - born, deadline, 0, born < self._doubtful_ns))
+
+    def _deliver_block(self, now: Nanos, block: Event, born: Nanos, effects: Effects) -> None:
+        """Deliver the event that a block completes, if any."""
+        if self._blocks is None:
+            self._blocks = BlockReassembly(self._me, self._timers, self._seen)
+        event = self._blocks.add(now, block, effects)
+        if event is not None:
+            self.deliver(now, event, born, effects)
 
     def _report_repetition(self, id_: EventId, effects: Effects) -> None:
         too_old = Drop(id_, (self._me,), "beyond-duplicate-filter")
@@ -260,7 +281,8 @@ class LocalDelivery:
         if not wanted and not later and not expired and not is_logged:
             is_wider = self._interest.widened(event)
             effects.append(Notice("false-positive" if is_wider else "no-subscriber", self._me))
-        effects.extend([Deliver(subscription, event, now - born, deadline) for subscription, deadline in wanted])
+        for subscription, deadline in wanted:
+            effects.append(Deliver(subscription, event, now - born, deadline, 0, born < self._doubtful_ns))
         self._release_in_order(now, event, later, effects)
 
     def _release_in_order(self, now: Nanos, event: Event, later: list[HeldDelivery], effects: Effects) -> None:
@@ -335,7 +357,8 @@ class LocalDelivery:
             effects.append(Drop(event.id, (self._me,), "expired"))
             self._count_missed(subscription, "expired", effects)
         else:
-            effects.append(Deliver(subscription, event, age_ns, held.deadline_ns))
+            is_doubtful = held.born_ns < self._doubtful_ns
+            effects.append(Deliver(subscription, event, age_ns, held.deadline_ns, 0, is_doubtful))
 
     def _on_skipped(self, now: Nanos, held: HeldDelivery, effects: Effects) -> None:
         if held.subscription.number in self._special:
@@ -383,67 +406,3 @@ class LocalDelivery:
         entry = BacklogEntry(event, now, None, 0)
         patient = is_patient(self._special[gap.number])
         return HeldDelivery(event, now, SubscriptionId(self._me, gap.number), None, entry, patient)
-
-
-class ByDestination:
-    """Delivery if this peer knows all subscribers: packets name the destinations that still need them. A peer uses this
-    or `InNetwork` (`in_network.py`), which has the same methods."""
-
-    __slots__ = ("_host", "_local", "_route", "_store")
-
-    knows_all_subscribers: ClassVar[bool] = True
-    """Whether receipts name all known subscribers at any peer. If so, clients may ask for publisher order, queue
-    groups, replies and retained events."""
-    stores_transit: ClassVar[bool] = True
-    """Whether a peer with persistence stores the packets that it forwards for others."""
-
-    def __init__(self, host: PluginHost, local: LocalDelivery, store: StoreAndForward | None, route: Route) -> None:
-        self._host = host
-        self._local = local
-        self._store = store
-        self._route = route
-
-    def may_miss_subscribers(self) -> bool:
-        """Whether an event that is published now may miss subscribers."""
-        view = self._host.view
-        alone = self._host.forms_links and not view.links
-        return alone or not self._host.interest.table.knows(view.neighbours)
-
-    def publish(self, now: Nanos, event: Event, receipt: Receipt, effects: Effects) -> None:
-        """Deliver an event to local subscriptions, and send it to the other subscribers."""
-        me, others = self._host.view.me, receipt.targets
-        is_for_me = me in others
-        if is_for_me:
-            others = tuple([peer for peer in others if peer != me])
-        if self._store is not None:
-            self._store.publish(now, event, others, effects)
-        if is_for_me:
-            self._local.deliver(now, event, now, effects)
-        effects.append(receipt)  # local backlogs have stored the event by now
-        if self._store is not None and others:
-            others = self._store.hold_back(now, event, others, effects)
-        if others:
-            self._route(now, Arrived(me, event, now, others), effects)
-
-    def publish_to(self, now: Nanos, event: Event, peer: PeerId, effects: Effects) -> None:
-        """Send an event only to the subscribers at one peer, such as a reply to its client."""
-        if peer == self._host.view.me:
-            self._local.deliver(now, event, now, effects)
-        else:
-            self._local.send_to_one_peer(now, event, now, peer, effects)
-
-    def receive(self, now: Nanos, sender: PeerId, data: Data, born_ns: Nanos, effects: Effects) -> None:
-        """Receive a packet that names this peer among its destinations."""
-        self._local.deliver(now, data.event, born_ns, effects)
-
-    def receive_without_destinations(
-        self, now: Nanos, sender: PeerId, data: Data, born_ns: Nanos, effects: Effects
-    ) -> None:
-        effects.append(Refuse(sender, "no-destinations"))
-
-    def give_up(self, now: Nanos, stuck: GiveUp, effects: Effects) -> None:
-        """Store or drop an event for which the routing has no route."""
-        if self._store is None:
-            effects.append(Drop(stuck.event.id, stuck.dests, stuck.code))
-        else:
-            self._store.give_up(now, stuck, effects)

@@ -68,6 +68,6 @@ class ControlMessages:
 
 
 def _timeout_ns(link: Link, attempt: int) -> Nanos:
-    """The ACK timeout of this transmission."""
+    """How long to wait for the ACK of a control message. It doubles with each attempt, up to a bound."""
     timeout = link.timeout_ns - link.control_discount_ns
     return min(timeout << min(attempt - 1, 10), max(MAX_BACKOFF_NS, timeout))

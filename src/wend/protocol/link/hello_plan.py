@@ -54,7 +54,8 @@ class HelloPlan:
         self.mode = None
 
     def retract_silence(self) -> bool:
-        """Plan a hello that retracts the last one if that denied hearing the neighbour. Return whether it did."""
+        """Plan a new hello at once if the last one reported that this peer does not hear the neighbour. Return
+        whether."""
         if not self._reports_silence:
             return False
         self._reports_silence = False

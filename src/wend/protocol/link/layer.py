@@ -275,7 +275,7 @@ class LinkLayer:
     # ---------------------------------------------------------------- changes of links
 
     def add_link(self, now: Nanos, neighbour: Neighbour, effects: Effects) -> None:
-        """Add a link that the driver gives."""
+        """Add a link at the request of the driver, which gives its delay and reliability."""
         self.manager.store_estimates(neighbour)
         self.make_link(now, neighbour.peer, (), effects)
         self._user.on_link_returned(now, neighbour.peer)

@@ -193,7 +193,7 @@ class Link:
         return self.is_up and self.heard_by_neighbour and now - self.heard_ns <= self.silence_ns
 
     def is_heard(self, now: Nanos) -> bool:
-        """Whether the direction from the neighbour seems to work."""
+        """Whether this peer seems to hear the neighbour."""
         return self.is_up and now - self.heard_ns <= self.silence_ns
 
     # ---------------------------------------------------------------- packets

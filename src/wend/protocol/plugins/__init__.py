@@ -26,7 +26,17 @@ also exported here.
 from wend.protocol.config import DeliverySettings, LinkSettings, PeerConfig
 from wend.protocol.messages import MAX_CONTROL_BYTES
 from wend.protocol.notices import MISFIT, NO_ROOM, REFUSED, DropCode, RefusalCode
-from wend.protocol.plugins.copy_ranks import ForwardedCopies, Ranks, fork, hedge, is_hedged, subset
+from wend.protocol.plugins.coding import Coder
+from wend.protocol.plugins.copy_ranks import (
+    CopyKey,
+    ForwardedCopies,
+    Ranks,
+    copy_key,
+    fork,
+    hedge,
+    is_hedged,
+    subset,
+)
 from wend.protocol.plugins.group_choice import choose_subscriptions
 from wend.protocol.plugins.kinds import (
     FLOODED,
@@ -109,7 +119,8 @@ __all__ = [
     "InterestLearned", "MakeLink", "Reroute", "EndLink", "PluginEffect", "ALLOWED", "GraphView", "LinkView",
     "OutageChanceView", "OutageEstimate", "NewsView", "View", "NO_GRAPH", "DeliverySettings", "LinkSettings",
     "PeerConfig", "MAX_CONTROL_BYTES", "MISFIT", "NO_ROOM", "REFUSED", "DropCode", "RefusalCode", "ForwardedCopies",
-    "Ranks", "fork", "hedge", "is_hedged", "subset", "choose_subscriptions", "ContactFound", "Drop", "FindPath",
-    "JoinMulticast", "LeaveMulticast", "LocalSubscription", "Multicast", "MulticastMembers", "Notice", "PathFound",
-    "PeerForgotten", "Planned", "Refuse", "Stopping", "UPSTREAM_TRIES", "return_upstream",
+    "Ranks", "Coder", "CopyKey", "copy_key", "fork", "hedge", "is_hedged", "subset", "choose_subscriptions",
+    "ContactFound", "Drop", "FindPath", "JoinMulticast", "LeaveMulticast", "LocalSubscription", "Multicast",
+    "MulticastMembers", "Notice", "PathFound", "PeerForgotten", "Planned", "Refuse", "Stopping", "UPSTREAM_TRIES",
+    "return_upstream",
 ]  # fmt: skip

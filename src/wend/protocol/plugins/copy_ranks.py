@@ -11,7 +11,7 @@ both go on, which costs a packet and loses nothing.
 A copy rank is an integer per destination; its lowest bit says whether a hedge was already made.
 """
 
-from wend.model.events import EventId, PeerId
+from wend.model.events import Event, EventId, PeerId
 
 _PEER_BITS = 16
 _PEER_MASK = (1 << _PEER_BITS) - 1
@@ -19,8 +19,15 @@ _HEDGED = 1
 _LAST_VERSION = (1 << (63 - _PEER_BITS - 1)) - 1
 """The highest version. No peer makes that many copies, but a neighbour may claim it. A larger rank fits no message."""
 
+CopyKey = EventId | tuple[EventId, int]
+"""What all copies of an event share; for a coded event, all copies of one of its blocks."""
 Ranks = tuple[int, ...]
 """One rank per destination, in their order. If all are 0 (the first copy, not hedged), the tuple is empty."""
+
+
+def copy_key(event: Event) -> CopyKey:
+    block = event.block
+    return event.id if block is None else (event.id, block.index)
 
 
 def fork(rank: int, peer: PeerId) -> int:
@@ -59,24 +66,24 @@ class ForwardedCopies:
 
     def __init__(self, limit: int = 4096) -> None:
         self.limit = limit
-        """The least number of events remembered; the most is twice as many."""
-        self._young: dict[EventId, dict[PeerId, int] | tuple[PeerId, ...]] = {}
+        """The least number of events and blocks remembered; the most is twice as many."""
+        self._young: dict[CopyKey, dict[PeerId, int] | tuple[PeerId, ...]] = {}
         """The rank of each destination, by event. If all are 0, as for most events, only the tuple of destinations."""
-        self._older: dict[EventId, dict[PeerId, int] | tuple[PeerId, ...]] = {}
+        self._older: dict[CopyKey, dict[PeerId, int] | tuple[PeerId, ...]] = {}
 
     def __len__(self) -> int:
         """The number of events remembered."""
         return len(self._young) + len(self._older)
 
-    def record(self, id_: EventId, dests: tuple[PeerId, ...], ranks: Ranks) -> tuple[tuple[PeerId, ...], Ranks]:
+    def record(self, key: CopyKey, dests: tuple[PeerId, ...], ranks: Ranks) -> tuple[tuple[PeerId, ...], Ranks]:
         """Record a copy. Return the destinations to forward it to, with their ranks; higher copies serve the others."""
         young = self._young
-        if id_ not in young and id_ not in self._older:
+        if key not in young and key not in self._older:
             if len(young) >= self.limit:
                 self._older, self._young = young, {}
-            self._young[id_] = dict(zip(dests, ranks, strict=False)) if ranks else dests
+            self._young[key] = dict(zip(dests, ranks, strict=False)) if ranks else dests
             return dests, ranks
-        known = self._ranks(id_)
+        known = self._ranks(key)
         fresh = []
         for dest, rank in zip(dests, ranks or (0,) * len(dests), strict=False):
             before = known.get(dest)
@@ -85,16 +92,16 @@ class ForwardedCopies:
                 fresh.append((dest, rank))
         return tuple([d for d, _ in fresh]), tuple([r for _, r in fresh])
 
-    def give_back(self, id_: EventId, dests: tuple[PeerId, ...]) -> None:
+    def give_back(self, key: CopyKey, dests: tuple[PeerId, ...]) -> None:
         """Forget these destinations, since the copy went back upstream: this peer accepts any copy for them again."""
-        if id_ in self._young or id_ in self._older:
-            ranks = self._ranks(id_)
+        if key in self._young or key in self._older:
+            ranks = self._ranks(key)
             for dest in dests:
                 ranks.pop(dest, None)
 
-    def _ranks(self, id_: EventId) -> dict[PeerId, int]:
-        generation = self._young if id_ in self._young else self._older
-        ranks = generation[id_]
+    def _ranks(self, key: CopyKey) -> dict[PeerId, int]:
+        generation = self._young if key in self._young else self._older
+        ranks = generation[key]
         if isinstance(ranks, tuple):
-            ranks = generation[id_] = dict.fromkeys(ranks, 0)
+            ranks = generation[key] = dict.fromkeys(ranks, 0)
         return ranks

@@ -1,11 +1,12 @@
 """The copies of hedged destinations that wait for an answer."""
 
-from wend.model.events import EventId, PeerId
+from wend.model.events import PeerId
+from wend.protocol.plugins import CopyKey
 
-Copies = tuple[EventId, PeerId, int]
-"""The copies of an event for a destination that this peer sent during one visit of the packet. The last part is the
-length of the packet's path so far: if the packet returns, the answer to an earlier copy says nothing about later
-copies."""
+Copies = tuple[CopyKey, PeerId, int]
+"""The copies of an event, or of one of its blocks, for a destination that this peer sent during one visit of the
+packet. The last part is the length of the packet's path so far: if the packet returns, the answer to an earlier copy
+says nothing about later copies."""
 
 
 class Hedges:
@@ -20,7 +21,7 @@ class Hedges:
         count, _ = self._waiting.get(key, (0, False))
         self._waiting[key] = (count + 2, False)
 
-    def settle(self, key: Copies, acked: bool) -> bool:
+    def count_answer(self, key: Copies, acked: bool) -> bool:
         """Count the answer to a copy. Return whether the destination needs a retry: all its copies failed."""
         count, is_good = self._waiting.pop(key, (1, False))
         is_good = is_good or acked

@@ -8,6 +8,7 @@ Like dcrd it decides hop by hop and hands a packet back if no route is left. Unl
   of links that they need. Links that carry the packet to other destinations anyway do not count;
 - it sends a second copy (a hedge) if the higher probability of being in time is worth the links;
 - it retransmits a packet over the same link if loss explains a missing ACK better than an outage;
+- it sends large events in blocks with parity, instead of hedges, while links lose packets (`parity.py`);
 - the user chooses the redundancy: `none` never hedges, `tight` hedges once per packet and destination, `free`
   hedges whenever it pays.
 
@@ -16,8 +17,9 @@ After a hedge a peer tries a third next hop only if both copies failed.
 
 from typing import Annotated, Any, ClassVar
 
+from wend.model.blocks import cut_event
 from wend.model.choices import Redundancy
-from wend.model.events import PeerId
+from wend.model.events import Event, PeerId
 from wend.model.settings import Settings, everyday
 from wend.model.units import FOREVER, Nanos
 from wend.protocol.plugins import (
@@ -25,6 +27,7 @@ from wend.protocol.plugins import (
     Acked,
     Arrived,
     Changed,
+    Coder,
     Failed,
     Forward,
     ForwardedCopies,
@@ -37,6 +40,7 @@ from wend.protocol.plugins import (
     PluginInput,
     Routing,
     View,
+    copy_key,
     fork,
     hedge,
     is_hedged,
@@ -44,7 +48,8 @@ from wend.protocol.plugins import (
 )
 from wend.strategies.adaptive.hedges import Hedges
 from wend.strategies.adaptive.packets import Group, Groups, Packet
-from wend.strategies.adaptive.route_choice import RouteChoice
+from wend.strategies.adaptive.parity import choose_parity
+from wend.strategies.adaptive.route_choice import PRICE, RouteChoice
 from wend.strategies.adaptive.routes import FAR, NO_EDGES, Edge, Route, RouteTable, UsableRoutes
 from wend.strategies.adaptive.scores import Scorer
 from wend.strategies.adaptive.shared_risk import Parts, SharedRisk
@@ -84,7 +89,11 @@ class Adaptive(Routing):
     about: ClassVar[str] = "Wend's own"
 
     def __init__(self, config: PeerConfig) -> None:
-        self._choice = RouteChoice(config.of(AdaptiveSettings).redundancy)
+        redundancy = config.of(AdaptiveSettings).redundancy
+        self._choice = RouteChoice(redundancy)
+        self._coder = Coder(config)
+        self._price: float | None = None if redundancy == "none" else PRICE[redundancy]
+        """Of a copy of an event on a link; None if there may be no copies."""
         self._hedges = Hedges()
         self._spreading = SpreadForwarding()
         self._trace_paths = config.of(LinkSettings).trace_paths
@@ -109,7 +118,7 @@ class Adaptive(Routing):
                 return self._on_failed(now, forward, congested, view)
             case Acked(sent):
                 for dest in sent.dests:
-                    self._hedges.settle((sent.event.id, dest, len(sent.path)), True)
+                    self._hedges.count_answer((copy_key(sent.event), dest, len(sent.path)), True)
             case Changed():
                 if self._routes is not None and not self._routes.is_valid(view):
                     self._routes = self._usable = None
@@ -119,8 +128,13 @@ class Adaptive(Routing):
 
     def _on_arrived(self, now: Nanos, packet: Arrived, view: View) -> list[PluginEffect]:
         dests, ranks = packet.dests, packet.ranks
+        if len(packet.event.payload) >= self._coder.least and packet.sender == view.me:
+            whole = Packet(packet.event, packet.born_ns, dests, ranks or (0,) * len(dests), (), ())
+            blocks = self._cut(now, whole, view)
+            if blocks:
+                return self._forward_blocks(now, whole, blocks, view)
         if packet.sender != view.me and view.me not in packet.path:
-            dests, ranks = self._forwarded.record(packet.event.id, dests, ranks)
+            dests, ranks = self._forwarded.record(copy_key(packet.event), dests, ranks)
         effects: list[PluginEffect] = []
         if dests:
             ranks = ranks or (0,) * len(dests)
@@ -132,12 +146,50 @@ class Adaptive(Routing):
             effects.append(Notice("duplicate", packet.sender))
         return effects
 
+    def _cut(self, now: Nanos, packet: Packet, view: View) -> list[Event]:
+        """The blocks of a large event that is published here; empty if it had better stay whole."""
+        if not self._coder.can_cut(packet.event, view):
+            return []
+        if not self._coder.is_auto:
+            return self._coder.cut(packet.event, view)
+        if self._price is None:
+            return []
+        table = self._find_usable_routes(now, view)
+        scorer = Scorer(now, view, table, self._shared_risk, [])
+        losses, links = self._route_losses(now, packet, table, scorer, view)
+        needed = self._coder.needed_blocks(packet.event)
+        parity = choose_parity(needed, losses, self._price * scorer.sends * links / needed)
+        return cut_event(packet.event, needed, needed + parity) if parity else []
+
+    def _route_losses(
+        self, now: Nanos, packet: Packet, table: UsableRoutes, scorer: Scorer, view: View
+    ) -> tuple[list[float], int]:
+        """The probabilities that loss makes a packet late, for the destinations that can be reached in time; and how
+        many links their routes have."""
+        up = [hop for hop, link in view.links.items() if link.is_working(now)]
+        losses: list[float] = []
+        used: set[Edge] = set()
+        for dest in packet.dests:
+            deadline = _deadline_ns(packet, dest, view)
+            slack = FAR if deadline is None else deadline - (now - packet.born_ns)
+            for route in table.best_routes(dest, up, 1):
+                used |= route.links
+                if deadline is not None and route.delay_ns <= slack:
+                    losses.append(min(1.0, scorer.loss_risk(route, slack)))
+        return losses, len(used)
+
+    def _forward_blocks(self, now: Nanos, packet: Packet, blocks: list[Event], view: View) -> list[PluginEffect]:
+        effects: list[PluginEffect] = [Notice("coded", view.me)]
+        for block in blocks:
+            effects += self._forward(now, Packet(block, packet.born_ns, packet.dests, packet.ranks, (), ()), view)
+        return effects
+
     def _on_failed(self, now: Nanos, failed: Forward, congested: bool, view: View) -> list[PluginEffect]:
         """Send a packet over another route. `congested`: the link works, but too many packets wait for it."""
         if failed.tries and not congested:
             return [GiveUp(failed.event, failed.born_ns, failed.dests, "no-return-route", failed.ranks)]
-        id_, visit = failed.event.id, len(failed.path)
-        again = [i for i, dest in enumerate(failed.dests) if self._hedges.settle((id_, dest, visit), False)]
+        key, visit = copy_key(failed.event), len(failed.path)
+        again = [i for i, dest in enumerate(failed.dests) if self._hedges.count_answer((key, dest, visit), False)]
         if not again:
             return [Notice("copy-superseded", failed.peer)]
         dests, ranks = tuple([failed.dests[i] for i in again]), tuple([failed.ranks[i] for i in again])
@@ -175,8 +227,9 @@ class Adaptive(Routing):
         """Forward a packet over the routes most likely to be in time, with hedges if they pay off."""
         assert self._routes is not None
         causes = self._possible_causes(now, view) if self._has_traced_paths else []
-        scorer = Scorer(now, view, table, self._shared_risk, causes)
-        candidates, stuck = self._candidates(packet, table, untried, up)
+        is_block = packet.event.block is not None
+        scorer = Scorer(now, view, table, self._shared_risk, causes, is_block=is_block)
+        candidates, stuck = self._find_candidates(packet, table, untried, up)
         groups: Groups = {}
         used: set[Edge] = set()
         hedges = 0
@@ -188,7 +241,7 @@ class Adaptive(Routing):
             if second is not None:
                 used |= second.links
                 hedges += 1
-                self._hedges.add((packet.event.id, dest, len(packet.path)))
+                self._hedges.add((copy_key(packet.event), dest, len(packet.path)))
                 groups.setdefault(second.hop, []).append((dest, hedge(rank), FOREVER))
                 rank = hedge(fork(rank, view.me))  # the better route gets the higher copy
             due = FOREVER
@@ -200,7 +253,7 @@ class Adaptive(Routing):
             effects.append(Notice("hedge", view.me, hedges))
         return effects + self._hand_back(packet, stuck, view) if stuck else effects
 
-    def _candidates(
+    def _find_candidates(
         self, packet: Packet, table: UsableRoutes, untried: list[PeerId], up: list[PeerId]
     ) -> tuple[list[Candidate], list[tuple[PeerId, int]]]:
         """The routes to each destination, the nearest destination first, and the destinations without a route."""
@@ -263,13 +316,13 @@ class Adaptive(Routing):
         """The routes to try if none seems up: those ruled out only by reports of other peers, else all untried
         routes."""
         assert self._routes is not None
-        routes = [route for route in self._routes.to(dest) if route.hop in untried]
+        routes = [route for route in self._routes.find_routes(dest) if route.hop in untried]
         return [route for route in routes if route.hop in up] or routes
 
     def _hand_back(self, packet: Packet, stuck: list[tuple[PeerId, int]], view: View) -> list[PluginEffect]:
         """Hand a packet back for the destinations to which every link was tried."""
         dests, ranks = tuple([dest for dest, _ in stuck]), tuple([rank for _, rank in stuck])
-        self._forwarded.give_back(packet.event.id, dests)
+        self._forwarded.give_back(copy_key(packet.event), dests)
         return [return_upstream(packet.event, packet.born_ns, dests, ranks, packet.path, view)]
 
     def _possible_causes(self, now: Nanos, view: View) -> list[Parts]:
@@ -304,7 +357,7 @@ def _has_queue(view: View) -> bool:
 
 
 def _deadline_ns(packet: Packet, dest: PeerId, view: View) -> Nanos | None:
-    """How soon a destination needs the event."""
+    """The deadline of the event at a destination."""
     interest, event, graph = view.interest, packet.event, view.graph
     deadline: Nanos | None
     if interest.header is None:

@@ -44,35 +44,35 @@ class PricedRoutes:
         self._me = view.me
         self._prices = view.graph.prices if prices is None else prices
         self._costs: Costs = {
-            b: {a: delay + self._price(a, b) for a, delay in row.items()} for b, row in self._delays.items()
+            b: {a: delay + self._link_price(a, b) for a, delay in row.items()} for b, row in self._delays.items()
         }
         self._routes: dict[PeerId, tuple[dict[PeerId, PricedLeg], ...]] = {}
 
     def first_link_price(self, hop: PeerId) -> Nanos:
         """The price of this peer's link to a hop."""
-        return self._price(self._me, hop)
+        return self._link_price(self._me, hop)
 
-    def to(self, dest: PeerId) -> tuple[dict[PeerId, PricedLeg], ...]:
+    def find_routes(self, dest: PeerId) -> tuple[dict[PeerId, PricedLeg], ...]:
         """The routes to a destination by peer: those with the least delay, then those with the least delay plus
         price."""
         routes = self._routes.get(dest)
         if routes is None:
             if dest not in self._delays:  # a neighbour can invent peers: do not cache those
                 return ()
-            routes = self._routes[dest] = tuple([self._legs(costs, dest) for costs in (self._delays, self._costs)])
+            routes = self._routes[dest] = tuple([self._find_legs(costs, dest) for costs in (self._delays, self._costs)])
         return routes
 
-    def _legs(self, costs: Costs, dest: PeerId) -> dict[PeerId, PricedLeg]:
+    def _find_legs(self, costs: Costs, dest: PeerId) -> dict[PeerId, PricedLeg]:
         distance, following = shortest_path_tree(costs, dest)
         legs: dict[PeerId, PricedLeg] = {dest: (0, 0, dest)}
         for peer in sorted(distance, key=distance.__getitem__):
             if peer != dest:
                 there = following[peer]
                 delay, price, _ = legs[there]
-                legs[peer] = (delay + self._delays[there][peer], price + self._price(peer, there), there)
+                legs[peer] = (delay + self._delays[there][peer], price + self._link_price(peer, there), there)
         return legs
 
-    def _price(self, a: PeerId, b: PeerId) -> Nanos:
+    def _link_price(self, a: PeerId, b: PeerId) -> Nanos:
         row = self._prices.get(a)
         return LINK_NS if row is None else LINK_NS + row.get(b, 0)
 
@@ -96,7 +96,7 @@ class SpreadRoutes:
         self, dest: PeerId, hops: Collection[PeerId], slack_ns: Nanos, worth_ns: Nanos = WORTH_NS
     ) -> tuple[PeerId, Nanos] | None:
         """Choose the best hop whose route is in time and worth its price. Return it with the delay from there."""
-        weight, legs, reached = self._weight, self._routes.to(dest), self._reached
+        weight, legs, reached = self._weight, self._routes.find_routes(dest), self._reached
         most = float(FOREVER if slack_ns == FOREVER else worth_ns)
         best: tuple[PeerId, dict[PeerId, PricedLeg], PeerId, Nanos] | None = None
         least = float(FOREVER)
@@ -115,10 +115,12 @@ class SpreadRoutes:
             return None
         hop, by_peer, peer, start = best
         whole = start + by_peer[peer][0]
-        self._reach(dest, hop, by_peer, peer, whole)
+        self._add_route(dest, hop, by_peer, peer, whole)
         return hop, whole - self._start[hop]
 
-    def _reach(self, dest: PeerId, hop: PeerId, by_peer: dict[PeerId, PricedLeg], peer: PeerId, whole: Nanos) -> None:
+    def _add_route(
+        self, dest: PeerId, hop: PeerId, by_peer: dict[PeerId, PricedLeg], peer: PeerId, whole: Nanos
+    ) -> None:
         """Add the route from a peer to the destination to the packet's routes."""
         reached, before = self._reached, self._me
         while True:

@@ -87,7 +87,7 @@ def _suspected_route(
     """The best route over links that seem down but may be up again; None if no such route is in time and
     worth its cost."""
     best, most = None, 0.0
-    for route in table.to(first.dest):
+    for route in table.find_routes(first.dest):
         if route.delay_ns <= slack and route.hop in untried and route.hop != first.hop:
             gain = scorer.up_probability(route) - price * route.hops
             if gain > most:

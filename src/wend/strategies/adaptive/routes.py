@@ -87,13 +87,13 @@ class RouteTable:
         """Whether the graph and the link delays are still those of the table."""
         return self.costs == view.graph.costs and self._neighbours == _neighbours(view)
 
-    def to(self, dest: PeerId) -> tuple[Route, ...]:
+    def find_routes(self, dest: PeerId) -> tuple[Route, ...]:
         """The routes to a destination, shortest first; the hop's id breaks ties."""
         routes = self._routes.get(dest)
         if routes is None:
             if dest not in self._reversed:  # a neighbour can invent peers: do not cache those
                 return ()
-            routes = self._routes[dest] = self._find(dest)
+            routes = self._routes[dest] = self._compute_routes(dest)
         return routes
 
     def later_links(self, route: Route) -> tuple[Leg, ...]:
@@ -136,7 +136,7 @@ class RouteTable:
         first = self.first_ns[route.hop]
         return Route(route.hop, first + delay, route.dest, beyond, path, beyond | {(self._me, route.hop)})
 
-    def _find(self, dest: PeerId) -> tuple[Route, ...]:
+    def _compute_routes(self, dest: PeerId) -> tuple[Route, ...]:
         distance, following = self._towards[dest] = shortest_path_tree(self._reversed, dest)
         routes = []
         for hop, delay in self._neighbours:
@@ -224,7 +224,7 @@ class UsableRoutes:
         without = self.without
         routes: list[Route] = []
         detours: list[Route] = []
-        for route in self._table.to(dest):
+        for route in self._table.find_routes(dest):
             if route.hop not in hops:
                 continue
             while detours and _by_delay(detours[0]) < _by_delay(route):

@@ -47,11 +47,30 @@ class ScoredRoute:
 class Scorer:
     """Scores routes of one packet at one time."""
 
-    __slots__ = ("_causes", "_links", "_loss", "_now", "_others", "_shared_risk", "_table", "_view", "sends")
+    __slots__ = (
+        "_causes",
+        "_counts_loss",
+        "_links",
+        "_loss",
+        "_now",
+        "_others",
+        "_shared_risk",
+        "_table",
+        "_view",
+        "sends",
+    )
 
     def __init__(
-        self, now: Nanos, view: View, table: UsableRoutes, shared_risk: SharedRisk | None, causes: list[Parts]
+        self,
+        now: Nanos,
+        view: View,
+        table: UsableRoutes,
+        shared_risk: SharedRisk | None,
+        causes: list[Parts],
+        *,
+        is_block: bool = False,
     ) -> None:
+        """`is_block`: the packet is a block of a coded event, so parity covers its loss."""
         assert view.outages is not None
         self._now = now
         self._view = view
@@ -61,6 +80,7 @@ class Scorer:
         self._causes = causes
         self._loss = sum([1.0 - link.reliability for link in view.links.values()]) / max(1, len(view.links))
         """The loss of other peers' links, estimated from this peer's own."""
+        self._counts_loss = not is_block
         self.sends = 1.0 / max(0.1, 1.0 - self._loss) ** 2
         """How often a packet crosses a link until its ACK comes back, on average."""
         self._others: OutageChanceView = view.outages.estimate_all(now)
@@ -69,9 +89,9 @@ class Scorer:
         """Score a route, given the best route over another hop."""
         scored = ScoredRoute(route, self._first_link_risk(route, FAR if other is None else other.delay_ns, slack))
         link, spare = self._links[route.hop], slack - route.delay_ns
-        if link.reliability < 1.0:
+        if link.reliability < 1.0 and self._counts_loss:
             scored.late += _loss_probability(1.0 - link.reliability, link.timeout_ns, spare)
-        loss = self._loss
+        loss = self._loss if self._counts_loss else 0.0
         for leg in self._table.later_links(route):
             risk = self._later_link_risk(leg, route, other, slack)
             if loss:
@@ -83,6 +103,17 @@ class Scorer:
             assert self._shared_risk is not None
             scored.late += self._shared_risk.down_probability(route, self._causes)
         return scored
+
+    def loss_risk(self, route: Route, slack: Nanos) -> float:
+        """The probability that a packet on a route is late because links lose it; that of outages is not in it."""
+        link, spare, risk = self._links[route.hop], slack - route.delay_ns, 0.0
+        if link.reliability < 1.0:
+            risk += _loss_probability(1.0 - link.reliability, link.timeout_ns, spare)
+        loss = self._loss
+        if loss:
+            for leg in self._table.later_links(route):
+                risk += _loss_probability(loss, 2 * leg.delay_ns, spare)
+        return risk
 
     def both_late_probability(self, first: ScoredRoute, second: ScoredRoute) -> float:
         """The probability that an event that takes two routes is late."""

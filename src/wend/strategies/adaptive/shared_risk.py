@@ -32,10 +32,12 @@ class SharedRisk:
     def __init__(self, view: View) -> None:
         me = view.me
         links = {peer: view.links[peer] for peer in view.neighbours}
-        self._own = {p: parts(link.path[1:]) | {(None, p)} for p, link in links.items() if has_named_router(link.path)}
+        self._own = {
+            p: path_elements(link.path[1:]) | {(None, p)} for p, link in links.items() if has_named_router(link.path)
+        }
         home = next((link.path[0] for link in links.values() if link.path), None)
         self._edges = {
-            edge: (parts(path) | {(None, peer) for peer in edge}) - {home, (None, me)}
+            edge: (path_elements(path) | {(None, peer) for peer in edge}) - {home, (None, me)}
             for edge, path in view.graph.paths.items()
             if has_named_router(path)
         }
@@ -76,7 +78,7 @@ class SharedRisk:
 
     def down_probability(self, route: Route, causes: list[Parts]) -> float:
         """The probability that the route is down."""
-        elements = self._elements(route)
+        elements = self._route_elements(route)
         up = 1.0
         for suspects in causes:
             up *= 1.0 - len(suspects & elements) / len(suspects)
@@ -87,14 +89,14 @@ class SharedRisk:
         own = self._edges.get(edge)
         if not own:
             return float(edge not in route.beyond)
-        return 1.0 - len(own & self._elements(route)) / len(own)
+        return 1.0 - len(own & self._route_elements(route)) / len(own)
 
     def only_first_down_probability(self, route: Route, other: Route, causes: list[Parts]) -> float:
         """The probability that the first route is down and the other is up."""
-        here, there = self._elements(route), self._elements(other)
+        here, there = self._route_elements(route), self._route_elements(other)
         return max((len((suspects & here) - there) / len(suspects) for suspects in causes), default=0.0)
 
-    def _elements(self, route: Route) -> Parts:
+    def _route_elements(self, route: Route) -> Parts:
         key = (route.hop, route.beyond)
         elements = self._by_route.get(key)
         if elements is None:
@@ -109,7 +111,7 @@ def has_named_router(path: Path) -> bool:
     return any(router is not None for router in path)
 
 
-def parts(path: Path) -> Parts:
+def path_elements(path: Path) -> Parts:
     """The routers that answered with an address, and the links between adjacent ones."""
     routers = {router for router in path if router is not None}
     links = {_router_link(a, b) for a, b in pairwise(path) if a is not None and b is not None}

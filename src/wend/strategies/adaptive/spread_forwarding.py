@@ -46,7 +46,7 @@ class SpreadForwarding:
         for branch in self._branches(now, packet, deadlines, up, view):
             if branch.hop in untried:
                 trees[branch.hop] = branch.tree
-                _follow(branch, now, packet, deadlines, unassigned, groups, view)
+                _assign_branch(branch, now, packet, deadlines, unassigned, groups, view)
         stuck = (
             self._assign_by_price(now, packet, deadlines, unassigned, groups, trees, up, untried, view)
             if unassigned
@@ -103,7 +103,7 @@ class SpreadForwarding:
         return self._trees.branches(now, event_class(packet.event.id), due, up, view)
 
 
-def _follow(
+def _assign_branch(
     branch: Branch, now: Nanos, packet: Packet, deadlines: Deadlines, unassigned: Ranked, groups: Groups, view: View
 ) -> None:
     """Move the destinations of a branch that it reaches in time from `unassigned` to its hop."""

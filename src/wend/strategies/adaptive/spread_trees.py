@@ -75,7 +75,7 @@ class SpreadTrees:
         self, now: Nanos, number: int, dests: tuple[tuple[PeerId, Nanos], ...], up: list[PeerId], view: View
     ) -> list[Branch]:
         """The tree of a class of events to destinations, each with its deadline, over links that are up."""
-        self._follow(now, view)
+        self._adopt_prices(now, view)
         own_class = self._classes[number]
         branches = own_class.trees.get(dests)
         if branches is None:
@@ -88,7 +88,7 @@ class SpreadTrees:
             )
         return branches
 
-    def _follow(self, now: Nanos, view: View) -> None:
+    def _adopt_prices(self, now: Nanos, view: View) -> None:
         """Let the classes that are due adopt the prices."""
         if self._version != view.graph.version:
             self._version = view.graph.version

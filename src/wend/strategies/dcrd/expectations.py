@@ -210,13 +210,15 @@ class ExpectationTable:
                 self._announced_d[column], self._announced_r[column] = d, r
                 news.append(column)
         self._changed.clear()
-        return self._batches(news)
+        return self._make_batches(news)
 
     def all_announcements(self) -> list[Expectations]:
         """Return all announcements, for a neighbour that lacks some, and the pairs that recently became unreachable."""
-        return self._batches([c for c in range(len(self._pairs)) if self._announced_r[c] > 0.0 or self._updates[c]])
+        return self._make_batches(
+            [c for c in range(len(self._pairs)) if self._announced_r[c] > 0.0 or self._updates[c]]
+        )
 
-    def _batches(self, columns: Sequence[int]) -> list[Expectations]:
+    def _make_batches(self, columns: Sequence[int]) -> list[Expectations]:
         batches = []
         for i in range(0, len(columns), PAIRS_PER_MESSAGE):
             part = columns[i : i + PAIRS_PER_MESSAGE]

@@ -76,7 +76,7 @@ class Dcrd(Routing):
                     *(Tell(peer, None, batch) for batch in self.table.all_announcements()),
                 ]
             case Due():
-                return self._update(view)
+                return self._send_updates(view)
         return []
 
     # ---- Algorithm 1
@@ -87,7 +87,7 @@ class Dcrd(Routing):
         self._update_ns = now + COLLECT_NS
         return [Timer(self._update_ns)]
 
-    def _update(self, view: View) -> list[PluginEffect]:
+    def _send_updates(self, view: View) -> list[PluginEffect]:
         self._update_ns = None
         if self._is_stale:
             self._is_stale = False
@@ -138,7 +138,7 @@ class Dcrd(Routing):
             for hop in lists.get((publisher, dests[0])) or self._neighbours_by_delay(dests[0], view):
                 if hop not in path and hop not in tried:
                     return [Forward(hop, event, born_ns, dests, path, None, ranks, tried)]
-        groups, stuck = self._group(publisher, dests, path, tried, view)
+        groups, stuck = self._group_by_next_hop(publisher, dests, path, tried, view)
         if len(groups) == 1 and not stuck:
             return [Forward(hop, event, born_ns, dests, path, None, ranks, tried) for hop in groups]
         rank_of = dict(zip(dests, ranks, strict=False)) if ranks else {}
@@ -161,7 +161,7 @@ class Dcrd(Routing):
             self._forwarded.give_back(event.id, tuple(stuck))
         return effects
 
-    def _group(
+    def _group_by_next_hop(
         self,
         publisher: PeerId,
         dests: tuple[PeerId, ...],

@@ -89,41 +89,41 @@ class LeafUsers:
     def inform_of_event(
         self, now: Nanos, node: SearchNode, event: Event, has_walked: bool, last: PeerId | None, is_aware: bool
     ) -> list[Reply]:
-        """An event has reached a leaf. It has walked, too, if it came from a cache."""
+        """Inform peers of a leaf that an event has reached. An event that came from a cache has walked, too."""
         settings, name = self._settings, node.space.name
         if not settings.tree_cache or not self._spaces.publishes_in(name):
             return []
         if not name or settings.tree_cache_place == "every-arrival":
-            return self._inform(now, node, event.id.publisher, is_aware)
+            return self._inform_user(now, node, event.id.publisher, is_aware)
         user = last if self.follow_paths else event.id.publisher
-        return self._inform(now, node, user, is_aware) if has_walked and user is not None else []
+        return self._inform_user(now, node, user, is_aware) if has_walked and user is not None else []
 
     def inform_of_entries(self, now: Nanos, node: SearchNode, message: ToLeaves | ToCachedLeaf) -> list[Reply]:
-        """Entries have reached a node. If they walked there, tell the last peer on their path, from which they came."""
+        """Inform the last peer on the path of entries of the node that they reached, if they walked there."""
         is_from_cache = isinstance(message, ToCachedLeaf)
         has_walked = bool(message.code) or is_from_cache
         if node.leaf is None or not has_walked or not self.follow_paths or not self._spaces.publishes_in(message.space):
             return []
         is_aware = message.back in node.users or (is_from_cache and message.route_hops <= 1)
-        return self._inform(now, node, message.back, is_aware)
+        return self._inform_user(now, node, message.back, is_aware)
 
-    def _inform(self, now: Nanos, node: SearchNode, user: PeerId, is_aware: bool) -> list[Reply]:
+    def _inform_user(self, now: Nanos, node: SearchNode, user: PeerId, is_aware: bool) -> list[Reply]:
         """Tell a peer of a leaf, unless it knows the leaf."""
         node.users[user] = now
-        replies = self._tell(now, node, user) if user == self._me or not is_aware else []
+        replies = self._make_tree_info(now, node, user) if user == self._me or not is_aware else []
         if user != self._me and not self._reminds:
             self._reminds = True
             replies.append(Timer(now + self._settings.tree_beacon_ns, _TREE_BEACON))
         return replies
 
-    def _tell(self, now: Nanos, node: SearchNode, user: PeerId) -> list[Reply]:
+    def _make_tree_info(self, now: Nanos, node: SearchNode, user: PeerId) -> list[Reply]:
         if user == self._me:
             self._cache.add(now, node.space.name, node.code, user)
             return []
         return [Outgoing(user, TreeInfo(node.space.name, node.code))]
 
     def tell_empty_space(self, event: Event) -> list[Reply]:
-        """Nobody has a filter that requires no attribute. Every event comes here in vain: let it come directly."""
+        """Inform a publisher's peer that no filter lacks attributes, so that its events come here directly."""
         if not self._settings.tree_cache or not self._spaces.has_detour or event.id.publisher == self._me:
             return []
         return [Outgoing(event.id.publisher, TreeInfo((), ""))]
@@ -135,7 +135,7 @@ class LeafUsers:
         for node in nodes:
             for user in node.recent_users(now, self._settings.tree_expiry_ns) if node.users else ():
                 self._reminds = True
-                replies += self._tell(now, node, user)
+                replies += self._make_tree_info(now, node, user)
         if self._reminds:
             replies.append(Timer(now + self._settings.tree_beacon_ns, _TREE_BEACON))
         return replies

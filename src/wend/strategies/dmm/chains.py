@@ -63,7 +63,7 @@ class Chains:
             by_root.setdefault(root, []).append(entry)
         return [Outgoing(self._me, WantInSpace(root, tuple(entries))) for root, entries in by_root.items()]
 
-    def reconsider(self, node: SearchNode) -> list[Reply]:
+    def move_to_better_roots(self, node: SearchNode) -> list[Reply]:
         """Pass entries on to other spaces that fewer events meet. They stay in the former ones for another beacon."""
         if self._observed is None:
             return []

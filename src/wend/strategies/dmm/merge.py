@@ -1,4 +1,4 @@
-"""A region that merges: a split node with few entries takes them back from its children and becomes a leaf again.
+"""The merge of a region: a split node with few entries takes them back from its children and becomes a leaf again.
 
 The paper merges regions (section IV-A) without saying how. Here a node that has passed few entries on for a whole
 expiry takes three steps, one with each beacon, so that no event meets a leaf that lacks an entry:
@@ -7,7 +7,7 @@ expiry takes three steps, one with each beacon, so that no event meets a leaf th
    still sends them to the children.
 2. The node has all entries and becomes a leaf (`HOLD`). The children stay active for another beacon period: by then
    the spaces to which the node passes entries on have them under its name.
-3. The children go (`DROP`). Events that would meet them now go up to the node.
+3. The children are removed (`DROP`). Events that would meet them now go up to the node.
 
 If a child has split, has changed its owner, or does not answer, the node stays split and tries again later. A new owner
 of the node finds it split, too.

@@ -7,7 +7,7 @@ from wend.model.units import Nanos
 from wend.protocol.plugins import Refuse
 from wend.strategies.dmm.messages import FromLeaves, RenewInSpace, ToLeaves, UnwantInSpace, WantInSpace
 from wend.strategies.dmm.spaces import SpaceName
-from wend.strategies.ring.bounded import batches
+from wend.strategies.ring.bounded import split_into_batches
 from wend.strategies.ring.key_based import Entry, EntryId
 from wend.strategies.ring.reverse_paths import Outgoing, PlacePaths
 
@@ -27,7 +27,7 @@ class SpacePaths(PlacePaths[SpaceName]):
 
     def make_withdrawals(self, place: SpaceName, hop: PeerId | None, entries: list[Entry]) -> list[Outgoing]:
         if hop is not None:
-            return [Outgoing(hop, UnwantInSpace(place, batch)) for batch in batches(entries)]
+            return [Outgoing(hop, UnwantInSpace(place, batch)) for batch in split_into_batches(entries)]
         return [Outgoing(self.me, FromLeaves(place, "", self.me, tuple(entries)))] if entries else []
 
     def make_renewal(self, place: SpaceName, ids: tuple[EntryId, ...]) -> RenewInSpace:

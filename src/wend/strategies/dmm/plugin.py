@@ -68,7 +68,7 @@ from wend.strategies.dmm.search_trees import SearchTrees
 from wend.strategies.dmm.selectivity import ObservedEvents
 from wend.strategies.dmm.settings import DmmSettings
 from wend.strategies.dmm.spaces import SpaceName, Spaces, attribute_roots, global_space, read_domains
-from wend.strategies.ring.bounded import Seen
+from wend.strategies.ring.bounded import RecentItems
 from wend.strategies.ring.key_based import LAST_TRIES, MAX_HOPS, Entry, KeyBasedInterest
 from wend.strategies.ring.reverse_paths import Outgoing
 
@@ -95,7 +95,7 @@ class Dmm(KeyBasedInterest):
         self._cache = TreeCache(settings.tree_expiry_ns)
         self._users = LeafUsers(self.me, self._cache, settings, self._spaces)
         self._shortcuts = Shortcuts(self.me, self._cache, self._spaces)
-        self._forwarded = Seen(MAX_FORWARDED)
+        self._forwarded = RecentItems(MAX_FORWARDED)
         self._detours = 0
 
     def status(self) -> dict[str, int]:
@@ -140,7 +140,7 @@ class Dmm(KeyBasedInterest):
                     self._carry_out(now, self._trees.handle(now, FromLeaves(space, "", sender, entries)))
                 self._carry_out(now, self._shortcuts.withdraw(self._paths.tables, [entry.id for entry in entries]))
             case _ if isinstance(message, Routed):
-                self._route(now, message)
+                self._send_to_owner(now, message)
             case LeafBranches():
                 self._replicas.store(message)
             case TellAgain(space) if space in self._paths.tables:
@@ -156,7 +156,7 @@ class Dmm(KeyBasedInterest):
             if isinstance(reply, Refuse | Timer):
                 self.out.append(reply)
             elif not isinstance(reply, Outgoing):
-                self._route(now, reply)
+                self._send_to_owner(now, reply)
             elif reply.peer != self.me:
                 self._send_to_leaf_or_hop(now, reply)
             elif isinstance(reply.message, ToLeaves | FromLeaves):
@@ -180,7 +180,7 @@ class Dmm(KeyBasedInterest):
         hop = self.ring.next_hop(self._spaces[space].code_key(code), avoid)
         return None if hop == self.me else hop
 
-    def _route(self, now: Nanos, message: Routed, avoid: Iterable[PeerId] = ()) -> None:
+    def _send_to_owner(self, now: Nanos, message: Routed, avoid: Iterable[PeerId] = ()) -> None:
         """Send a message on to the peer that owns its region."""
         hop = self._next_hop(message.space, message.code, avoid)
         if hop is None:
@@ -189,24 +189,24 @@ class Dmm(KeyBasedInterest):
             if node is not None and isinstance(message, ToLeaves | ToCachedLeaf):
                 self._carry_out(now, self._users.inform_of_entries(now, node, message))
             elif node is not None and isinstance(message, ChildDropped):
-                self._replicate(now, node)
+                self._update_replicas(now, node)
         elif message.route_hops < MAX_HOPS:
             self.send(hop, msgspec.structs.replace(message, route_hops=message.route_hops + 1))
 
     # ---------------------------------------------------------------- soft state
 
-    def on_beacon(self, now: Nanos) -> None:
+    def on_beacon_due(self, now: Nanos) -> None:
         self._carry_out(now, self._paths.leave_former_hops())
         for space in list(self._paths.tables):
             self._carry_out(now, self._paths.expire(now, space))
-        self._follow_hops(now)
+        self._move_to_new_hops(now)
         for space in self._paths.tables:
             self._carry_out(now, self._paths.renewals(space))
         for node in list(self._trees.nodes.values()):
             if self._trees.nodes.get(node.key) is node:  # else it has merged with another of this peer
                 self._carry_out(now, self._trees.refresh(now, node))
             if node.key in self._trees.nodes:
-                self._replicate(now, node)
+                self._update_replicas(now, node)
         self._carry_out(now, self._shortcuts.withdraw(self._paths.tables))
         self._cache.expire(now)
 
@@ -216,14 +216,14 @@ class Dmm(KeyBasedInterest):
                 del self._replicas.regions[key]
                 self._carry_out(now, self._trees.take_over(now, key, message.split))
                 self._carry_out(now, [Outgoing(peer, TellAgain(message.space)) for peer in message.peers])
-        self._follow_hops(now)
+        self._move_to_new_hops(now)
         for node in list(self._trees.nodes.values()):
             if self._next_hop(*node.key) is not None:
                 self._carry_out(now, self._trees.hand_over(node))
             else:
-                self._replicate(now, node)
+                self._update_replicas(now, node)
 
-    def _follow_hops(self, now: Nanos) -> None:
+    def _move_to_new_hops(self, now: Nanos) -> None:
         """Pass all entries on to next hops that are new. If this peer owns the root, tell it those that it lacks."""
         for space in list(self._paths.tables):
             table = self._paths.tables.get(space)
@@ -236,7 +236,7 @@ class Dmm(KeyBasedInterest):
                 unknown = self._trees.renew(now, space, self.me, table.onward_ids)
                 self._carry_out(now, self._paths.repeat(space, unknown))
 
-    def _replicate(self, now: Nanos, node: SearchNode) -> None:
+    def _update_replicas(self, now: Nanos, node: SearchNode) -> None:
         self._carry_out(now, self._replicas.update(node, self.ring.replicas(self._settings.tree_replicas)))
 
     # ---------------------------------------------------------------- events find the leaf
@@ -248,25 +248,25 @@ class Dmm(KeyBasedInterest):
             space = self._spaces[name]
             code = space.code(space.event_box(event.attributes))
             self._send_down(now, name, event, born_ns, 0)
-            self._find_tree(now, SeekLeaf(name, code, event, 0, 0, FINDING_TREE, False, 0), born_ns)
+            self._send_towards_region(now, SeekLeaf(name, code, event, 0, 0, FINDING_TREE, False, 0), born_ns)
 
-    def _find_tree(self, now: Nanos, message: SeekLeaf, born_ns: Nanos, sender: PeerId | None = None) -> None:
+    def _send_towards_region(self, now: Nanos, message: SeekLeaf, born_ns: Nanos, sender: PeerId | None = None) -> None:
         """Send an event on towards its first region, or directly to the leaf around it if this peer remembers it."""
         name, event = message.space, message.event
         leaf = None
         if sender is None or (self._users.follow_paths and name):  # else only the publisher's peer uses its cache
             leaf = self._cache.find(now, name, message.code)
         if leaf is None:
-            self._seek(now, message, born_ns, sender=sender)
+            self._send_towards_leaf(now, message, born_ns, sender=sender)
             return
         code, owner = leaf
         last = self.me if self._users.follow_paths else None
         if owner == self.me:
-            self._seek(now, SeekLeaf(name, code, event, 0, message.hops, UP, True, 0, last), born_ns)
+            self._send_towards_leaf(now, SeekLeaf(name, code, event, 0, message.hops, UP, True, 0, last), born_ns)
         else:
             self._send_event(owner, SeekLeaf(name, code, event, now - born_ns, message.hops + 1, UP, True, 1, last))
 
-    def _seek(
+    def _send_towards_leaf(
         self,
         now: Nanos,
         message: SeekLeaf,
@@ -313,13 +313,13 @@ class Dmm(KeyBasedInterest):
         self, now: Nanos, node: SearchNode, event: Event, born_ns: Nanos, hops: int, last: PeerId | None = None
     ) -> None:
         if node.leaf is not None:
-            self._match(now, node, event, born_ns, hops)
+            self._match_at_leaf(now, node, event, born_ns, hops)
             return
         name = node.space.name
         for child in node.children_around(event):
-            self._seek(now, SeekLeaf(name, child, event, 0, hops, DOWN, False, 0, last), born_ns)
+            self._send_towards_leaf(now, SeekLeaf(name, child, event, 0, hops, DOWN, False, 0, last), born_ns)
 
-    def _match(self, now: Nanos, node: SearchNode, event: Event, born_ns: Nanos, hops: int) -> None:
+    def _match_at_leaf(self, now: Nanos, node: SearchNode, event: Event, born_ns: Nanos, hops: int) -> None:
         """Send an event from an active leaf back along the paths of the entries that match."""
         name = node.space.name
         if node.leaf is None or not self._forwarded.add((name, node.code, event.id)):
@@ -365,7 +365,7 @@ class Dmm(KeyBasedInterest):
         if node is not None and node.leaf is None:
             self._reach_node(now, node, event, born_ns, hops)
         elif node is not None and (not node.code or node.meets(event)):
-            self._match(now, node, event, born_ns, hops)
+            self._match_at_leaf(now, node, event, born_ns, hops)
 
     def on_due(self, now: Nanos, name: str) -> None:
         if not self.is_stopping:
@@ -387,9 +387,9 @@ class Dmm(KeyBasedInterest):
                 self._observed.add(message.event)
             if message.state == FINDING_TREE:
                 self._send_down(now, message.space, message.event, born, message.hops, sender)
-                self._find_tree(now, message, born, sender)
+                self._send_towards_region(now, message, born, sender)
             else:
-                self._seek(now, message, born)
+                self._send_towards_leaf(now, message, born)
         elif kind is TreeInfo:
             if self._settings.tree_cache and self._spaces.publishes_in(message.space):
                 self._cache.add(now, message.space, message.code, sender)
@@ -407,7 +407,7 @@ class Dmm(KeyBasedInterest):
                 if message.cached:
                     self._cache.discard(message.space, message.code)
                 self.out.append(Notice("reroute", peer))
-                self._seek(now, message, now - message.age_ns, (peer,))
+                self._send_towards_leaf(now, message, now - message.age_ns, (peer,))
             case DownPath(event=event):
                 self.drop_unreached(event.id, peer)
             case WantInSpace(space) | RenewInSpace(space):
@@ -415,7 +415,7 @@ class Dmm(KeyBasedInterest):
             case _ if isinstance(message, Routed):
                 if isinstance(message, ToCachedLeaf):
                     self._cache.discard(message.space, message.code)
-                self._route(now, message, (peer,))
+                self._send_to_owner(now, message, (peer,))
 
 
 class DmmAr(Interest):

@@ -1,6 +1,6 @@
 """Light replication (section V-B): a replica knows where the entries of a region came from, but not the entries.
 
-When it comes to own the region, it asks these peers to send their entries again.
+When it takes the region over, it asks these peers to send their entries again.
 """
 
 from wend.model.events import PeerId

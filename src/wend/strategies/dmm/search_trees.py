@@ -38,7 +38,7 @@ from wend.strategies.dmm.messages import (
 )
 from wend.strategies.dmm.search_nodes import NodeKey, SearchNode
 from wend.strategies.dmm.spaces import SpaceName, Spaces
-from wend.strategies.ring.bounded import batches
+from wend.strategies.ring.bounded import split_into_batches
 from wend.strategies.ring.key_based import Entry, EntryId
 from wend.strategies.ring.reverse_paths import Branch, Outgoing, ReversePaths, add_entries
 
@@ -59,37 +59,37 @@ class SearchTrees:
         self._expiry_ns = expiry_ns
 
     def handle(self, now: Nanos, message: Routed) -> list[Reply]:
-        """A message has arrived at the owner of its region."""
+        """Handle a message at the owner of its region."""
         match message:
             case ToLeaves(space, code, back, entries):
-                return self._add(now, self._node(now, space, code), back, entries)
+                return self._add_entries(now, self._get_or_make_node(now, space, code), back, entries)
             case ToCachedLeaf():
                 return self._add_directly(now, message)
             case FromLeaves(space, code, back, entries):
-                return self._remove(now, space, code, back, entries)
+                return self._remove_entries(now, space, code, back, entries)
             case GrowNode(space, code, split):
-                node = self._node(now, space, code)
+                node = self._get_or_make_node(now, space, code)
                 node.parent_heard_ns = now
                 node.held_until_ns = 0
-                return self._split(now, node) if split else []
+                return self._split_leaf(now, node) if split else []
             case ChildActive(space, code):
-                node = self._node(now, space, code)
-                return self._split(now, node) if node.leaf is not None else self._stay_split(now, node)
+                node = self._get_or_make_node(now, space, code)
+                return self._split_leaf(now, node) if node.leaf is not None else self._stay_split(now, node)
             case MergeNode(space, code, step):
-                return self._drop(now, space, code) if step == DROP else self._hold(now, space, code, step)
+                return self._drop_leaf(now, space, code) if step == DROP else self._hold_leaf(now, space, code, step)
             case ToHeldLeaf(space, code, back, entries):
                 held = self.nodes.get((space, code))
-                return [] if held is None else self._add(now, held, back, entries)
+                return [] if held is None else self._add_entries(now, held, back, entries)
             case ChildEntries(space, code, back, entries):
                 parent = self.nodes.get((space, code))
                 if parent is None or parent.merge is None:
                     return []
                 parent.merge.receive(message.child, message.total, [(entry.id, back) for entry in entries])
-                return self._store(now, parent, back, entries)
+                return self._store_in_leaf(now, parent, back, entries)
             case ChildDropped(space, code, child):
                 return self._end_merge(space, code, child)
 
-    def _node(self, now: Nanos, space: SpaceName, code: str) -> SearchNode:
+    def _get_or_make_node(self, now: Nanos, space: SpaceName, code: str) -> SearchNode:
         node = self.nodes.get((space, code))
         if node is None:
             has_chain = not self._spaces.publishes_in(space)
@@ -98,14 +98,14 @@ class SearchTrees:
 
     # ---------------------------------------------------------------- entries
 
-    def _add(self, now: Nanos, node: SearchNode, back: PeerId, entries: Sequence[Entry]) -> list[Reply]:
+    def _add_entries(self, now: Nanos, node: SearchNode, back: PeerId, entries: Sequence[Entry]) -> list[Reply]:
         """Store entries in a leaf, or send them on to the children. A node that merges does both."""
         if node.entries is None:
             if len(node.passed) <= self._few:
                 node.passed.update([(entry.id, back) for entry in entries])
-            return _to_children(node, ToLeaves, back, entries)
-        replies = [] if node.merge is None else _to_children(node, ToHeldLeaf, back, entries)
-        return [*replies, *self._store(now, node, back, entries)]
+            return _send_to_children(node, ToLeaves, back, entries)
+        replies = [] if node.merge is None else _send_to_children(node, ToHeldLeaf, back, entries)
+        return [*replies, *self._store_in_leaf(now, node, back, entries)]
 
     def _add_directly(self, now: Nanos, message: ToCachedLeaf) -> list[Reply]:
         """Add entries that a peer has sent directly to a leaf. Those of a child that merges go to its parent, too."""
@@ -113,12 +113,12 @@ class SearchTrees:
         node = self.nodes.get((space, code))
         if node is None:
             return [ToLeaves(space, "", back, entries)]  # the region is no longer active
-        replies = self._add(now, node, back, entries)
+        replies = self._add_entries(now, node, back, entries)
         if node.leaf is not None and node.held_until_ns > now:
             replies.append(ChildEntries(space, code[:-1], back, entries, child=code, total=len(node.leaf)))
         return replies
 
-    def _store(self, now: Nanos, node: SearchNode, back: PeerId, entries: Sequence[Entry]) -> list[Reply]:
+    def _store_in_leaf(self, now: Nanos, node: SearchNode, back: PeerId, entries: Sequence[Entry]) -> list[Reply]:
         table = node.entries
         assert table is not None
         branches = [(entry, (entry.id, back)) for entry in entries]
@@ -127,14 +127,16 @@ class SearchTrees:
         onward, refusals = add_entries(table, entries, back, now + self._expiry_ns)
         replies += [*refusals, *self._chains.add(node, onward)]
         if node.merge is None and node.held_until_ns <= now and node.should_split():
-            replies += self._split(now, node)
-        return [*replies, *self._drop_empty(node)]
+            replies += self._split_leaf(now, node)
+        return [*replies, *self._drop_empty_root(node)]
 
-    def _remove(self, now: Nanos, space: SpaceName, code: str, back: PeerId, entries: Sequence[Entry]) -> list[Reply]:
+    def _remove_entries(
+        self, now: Nanos, space: SpaceName, code: str, back: PeerId, entries: Sequence[Entry]
+    ) -> list[Reply]:
         node = self.nodes.get((space, code))
         if node is None:
             return []
-        replies = _to_children(node, FromLeaves, back, entries) if node.is_split else []
+        replies = _send_to_children(node, FromLeaves, back, entries) if node.is_split else []
         table = node.entries
         if table is None:
             return replies
@@ -143,7 +145,7 @@ class SearchTrees:
         replies += self._remove_branches(node, [(entry.id, back) for entry in removed])
         if removed and node.held_until_ns > now:
             replies.append(FromLeaves(space, code[:-1], back, removed))
-        return [*replies, *self._drop_empty(node)]
+        return [*replies, *self._drop_empty_root(node)]
 
     def _remove_branches(self, node: SearchNode, branches: list[Branch]) -> list[Reply]:
         """Remove branches from a node. A leaf then passes on the entries that they covered."""
@@ -170,10 +172,10 @@ class SearchTrees:
 
     def take_over(self, now: Nanos, key: NodeKey, split: bool) -> list[Reply]:
         """Make a region of which this peer was a replica active here."""
-        node = self._node(now, *key)
-        return self._split(now, node) if split else []
+        node = self._get_or_make_node(now, *key)
+        return self._split_leaf(now, node) if split else []
 
-    def _split(self, now: Nanos, node: SearchNode) -> list[Reply]:
+    def _split_leaf(self, now: Nanos, node: SearchNode) -> list[Reply]:
         """Delegate the entries of a leaf to its children; both become active."""
         leaf = node.leaf
         if leaf is None or node.space.children(node.code) is None:
@@ -182,17 +184,17 @@ class SearchTrees:
         node.leaf = None
         node.users.clear()
         replies = self._stay_split(now, node)
-        for back, entries in _by_previous_peer(leaf):
-            replies += _to_children(node, ToLeaves, back, entries)
+        for back, entries in _group_by_previous_peer(leaf):
+            replies += _send_to_children(node, ToLeaves, back, entries)
         return replies
 
-    def _drop_empty(self, node: SearchNode) -> list[Reply]:
+    def _drop_empty_root(self, node: SearchNode) -> list[Reply]:
         """Remove a root without entries. Other leaves stay active, for their parents are split."""
         if node.code or node.leaf is None or node.is_split or len(node.leaf) or node.key not in self.nodes:
             return []
-        return self._forget(node)
+        return self._forget_node(node)
 
-    def _forget(self, node: SearchNode) -> list[Reply]:
+    def _forget_node(self, node: SearchNode) -> list[Reply]:
         del self.nodes[node.key]
         replicas = () if node.replicated is None else node.replicated[0]
         return [Outgoing(peer, LeafBranches(node.space.name, node.code, False, ())) for peer in replicas]
@@ -204,8 +206,8 @@ class SearchTrees:
         if node.is_split:
             replies += self._refresh_children(now, node)
         if node.leaf is not None:
-            replies += [*self._remove_branches(node, node.leaf.find_expired(now)), *self._drop_empty(node)]
-            replies += self._chains.reconsider(node)
+            replies += [*self._remove_branches(node, node.leaf.find_expired(now)), *self._drop_empty_root(node)]
+            replies += self._chains.move_to_better_roots(node)
         if node.code and node.key in self.nodes and node.parent_heard_ns + self._expiry_ns <= now:
             node.parent_heard_ns = now
             replies.append(ChildActive(node.space.name, node.code[:-1]))
@@ -219,7 +221,7 @@ class SearchTrees:
         self.nodes.pop(node.key, None)
         replies: list[Reply] = [GrowNode(name, code, leaf is None)]
         if leaf is not None:
-            replies += [ToLeaves(name, code, back, entries) for back, entries in _by_previous_peer(leaf)]
+            replies += [ToLeaves(name, code, back, entries) for back, entries in _group_by_previous_peer(leaf)]
         return [*replies, *self._chains.remove(chained)]
 
     # ---------------------------------------------------------------- regions that merge, as parents
@@ -229,7 +231,7 @@ class SearchTrees:
         merge, name = node.merge, node.space.name
         if merge is None:
             if not self._has_few_entries(now, node):
-                return _grow_children(node)
+                return _activate_children(node)
             merge = node.merge = RegionMerge(now, node.space.children(node.code) or (), ReversePaths(node.has_chain))
         elif node.leaf is not None:
             return [MergeNode(name, child, DROP) for child in merge.children]
@@ -257,7 +259,7 @@ class SearchTrees:
         node.merge = None
         node.passed.clear()
         node.passed_since_ns = now
-        return _grow_children(node)
+        return _activate_children(node)
 
     def _end_merge(self, space: SpaceName, code: str, child: str) -> list[Reply]:
         """End the merge of a node when both children are gone."""
@@ -268,12 +270,12 @@ class SearchTrees:
         if node.merge.children:
             return []
         node.merge = None
-        return self._drop_empty(node)
+        return self._drop_empty_root(node)
 
     # ---------------------------------------------------------------- regions that merge, as children
 
-    def _hold(self, now: Nanos, space: SpaceName, code: str, step: int) -> list[Reply]:
-        """Stay as this leaf is until its parent has taken the entries back, and send them."""
+    def _hold_leaf(self, now: Nanos, space: SpaceName, code: str, step: int) -> list[Reply]:
+        """Keep this leaf unsplit until its parent has taken its entries back, and send them."""
         node, parent = self.nodes.get((space, code)), code[:-1]
         if node is None:
             return [ChildEntries(space, parent, _NO_PEER, (), child=code, total=0)]
@@ -284,10 +286,10 @@ class SearchTrees:
         if step != COLLECT:
             return []
         total = len(node.leaf)
-        by_peer = _by_previous_peer(node.leaf) or [(_NO_PEER, ())]
+        by_peer = _group_by_previous_peer(node.leaf) or [(_NO_PEER, ())]
         return [ChildEntries(space, parent, back, entries, child=code, total=total) for back, entries in by_peer]
 
-    def _drop(self, now: Nanos, space: SpaceName, code: str) -> list[Reply]:
+    def _drop_leaf(self, now: Nanos, space: SpaceName, code: str) -> list[Reply]:
         """Remove a leaf whose parent has its entries. If this peer knows of no merge, the parent may lack some."""
         node, parent = self.nodes.get((space, code)), code[:-1]
         if node is None:
@@ -295,24 +297,24 @@ class SearchTrees:
         if node.leaf is None or node.held_until_ns <= now:
             return [ChildActive(space, parent)]
         chained = [*self._chains.all_chained(node), *node.retired]
-        return [*self._forget(node), ChildDropped(space, parent, code), *self._chains.remove(chained)]
+        return [*self._forget_node(node), ChildDropped(space, parent, code), *self._chains.remove(chained)]
 
 
-def _by_previous_peer(leaf: ReversePaths) -> list[tuple[PeerId, tuple[Entry, ...]]]:
+def _group_by_previous_peer(leaf: ReversePaths) -> list[tuple[PeerId, tuple[Entry, ...]]]:
     """The entries of a leaf in batches, each with the peer to which its events go."""
     return [
         (back, batch)
         for back in leaf.previous_peers
-        for batch in batches([leaf.entry(branch) for branch in leaf.branches_from(back)])
+        for batch in split_into_batches([leaf.entry(branch) for branch in leaf.branches_from(back)])
     ]
 
 
-def _grow_children(node: SearchNode) -> list[Reply]:
+def _activate_children(node: SearchNode) -> list[Reply]:
     children = node.space.children(node.code) or ()
     return [GrowNode(node.space.name, child) for child in children]
 
 
-def _to_children(
+def _send_to_children(
     node: SearchNode,
     kind: type[ToLeaves] | type[ToHeldLeaf] | type[FromLeaves],
     back: PeerId,

@@ -1,4 +1,4 @@
-"""Which attribute of a filter the fewest events meet, by the latest events that this peer has seen.
+"""Selectivity of attributes: the attribute of a filter that the fewest of the latest events meet.
 
 The paper leaves the choice of the primary attribute open (section IV-C). The share of the domain misleads if some
 values or attributes are more frequent than others.
@@ -8,7 +8,7 @@ from wend.matching.filters import Filter
 from wend.matching.zcode import Cells
 from wend.model.events import Event, EventId
 from wend.strategies.dmm.spaces import SpaceName, Spaces
-from wend.strategies.ring.bounded import put
+from wend.strategies.ring.bounded import put_newest
 
 MAX_EVENTS = 64
 FEWEST_EVENTS = 16
@@ -32,7 +32,7 @@ class ObservedEvents:
                 name: self._spaces[(name,)].event_box({name: value}).sides[0]
                 for name, value in event.attributes.items()
             }
-            put(self._events, event.id, sides, MAX_EVENTS)
+            put_newest(self._events, event.id, sides, MAX_EVENTS)
 
     def choose_root(self, filter_: Filter, current: SpaceName | None = None) -> SpaceName:
         """The space of the attribute that the fewest events meet. The current one stays unless another is better by
@@ -44,7 +44,7 @@ class ObservedEvents:
         space = self._spaces[home]
         sides = space.conjunction_box(conjunction).sides
         shares = {
-            name: (self._count(name, side) + PRIOR_EVENTS * share) / (len(self._events) + PRIOR_EVENTS)
+            name: (self._count_events(name, side) + PRIOR_EVENTS * share) / (len(self._events) + PRIOR_EVENTS)
             for name, side, share in zip(home, sides, space.shares(conjunction), strict=True)
         }
         best = min(shares, key=lambda name: (shares[name], name))
@@ -52,7 +52,7 @@ class ObservedEvents:
             return current
         return (best,)
 
-    def _count(self, name: str, side: Cells) -> int:
+    def _count_events(self, name: str, side: Cells) -> int:
         """How many events have a value of the attribute in these cells."""
         low, high = side
         found = [sides[name] for sides in self._events.values() if name in sides]

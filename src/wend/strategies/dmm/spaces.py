@@ -70,11 +70,11 @@ class _Side:
         """The cell of a value. In a domain of numbers or of texts, any other value belongs to the first cell."""
         cell = self._cells.get(value)
         if cell is None:
-            cell = 0 if isinstance(value, float) and math.isnan(value) else self._cell(value)
+            cell = 0 if isinstance(value, float) and math.isnan(value) else self._cell_in_domain(value)
             remember(self._cells, value, cell)
         return cell
 
-    def _cell(self, value: Scalar) -> int:
+    def _cell_in_domain(self, value: Scalar) -> int:
         if isinstance(self._domain, WideDomain):
             return self._domain.cell(value)
         if isinstance(value, str):
@@ -305,7 +305,7 @@ def _read_domain(name: str, domain: Sequence[int | float]) -> Domain:
 
 @lru_cache
 def global_space(domains: Domains) -> Spaces:
-    """All peers of a process share one object, and its caches."""
+    """The space of `dmm` for these domains. All peers of a process share one object, and its caches."""
     return Spaces(dict(domains))
 
 

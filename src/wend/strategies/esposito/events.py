@@ -22,7 +22,7 @@ from wend.strategies.esposito.messages import (
 )
 from wend.strategies.esposito.places import Places
 from wend.strategies.esposito.recovery import MAX_EVENTS, ExpectedEvents
-from wend.strategies.ring.bounded import Seen, put
+from wend.strategies.ring.bounded import RecentItems, put_newest
 from wend.strategies.ring.groups import find_groups
 from wend.strategies.ring.key_based import MAX_HOPS, OwnSubscriptions
 
@@ -43,10 +43,10 @@ class TreeEvents:
         self._groups = groups
         self._subscriptions = subscriptions
         self._late = late
-        self._delivered = Seen()
-        self._forwarded = Seen()
+        self._delivered = RecentItems()
+        self._forwarded = RecentItems()
         """By tree, group and event."""
-        self._fetched = Seen()
+        self._fetched = RecentItems()
         """By tree and event: those that a parent fetched from here."""
         self._events: dict[EventId, tuple[Event, Nanos, bool]] = {}
         """The latest events, each with its time of birth, and whether it was published in this cluster."""
@@ -68,12 +68,12 @@ class TreeEvents:
         if message.tree == PUBLISHED_HERE:
             yield from self._send_to_roots(now, event, born_ns)
         elif self._cluster.my_trees:
-            yield from self._expect(now, message.group, event, born_ns)
+            yield from self._expect_on_other_trees(now, message.group, event, born_ns)
 
     def _send_to_roots(self, now: Nanos, event: Event, born_ns: Nanos) -> Iterator[PluginEffect]:
         """Pass an event of this cluster on to the roots of this coordinator's trees."""
         if self._cluster.my_trees:
-            put(self._events, event.id, (event, born_ns, True), MAX_EVENTS)
+            put_newest(self._events, event.id, (event, born_ns, True), MAX_EVENTS)
         for tree in self._cluster.my_trees:
             for group in find_groups(event):
                 yield from self._send_towards_root(now, EventToRoot(group, tree, event, 0), born_ns)
@@ -105,7 +105,7 @@ class TreeEvents:
             yield Notice("duplicate", self._cluster.me)
             return
         self._late.record_arrival(now, (group, tree), id_, (tree, id_) in self._fetched)
-        yield from self._expect(now, group, event, born_ns)
+        yield from self._expect_on_other_trees(now, group, event, born_ns)
         if group in self._groups.cluster_groups() and not self._events[id_][2]:
             yield from self._cluster.multicast(MulticastEvent(event, now - born_ns, tree, group))
         yield from self._deliver(event, born_ns)
@@ -125,11 +125,11 @@ class TreeEvents:
 
     # ---------------------------------------------------------------- recovery
 
-    def _expect(self, now: Nanos, group: str, event: Event, born_ns: Nanos) -> Iterator[PluginEffect]:
+    def _expect_on_other_trees(self, now: Nanos, group: str, event: Event, born_ns: Nanos) -> Iterator[PluginEffect]:
         """Wait for an event on those trees of this coordinator that have not brought it."""
         id_ = event.id
         if id_ not in self._events:
-            put(self._events, id_, (event, born_ns, False), MAX_EVENTS)
+            put_newest(self._events, id_, (event, born_ns, False), MAX_EVENTS)
         self._late.record_first_arrival(now, group, id_)
         for tree in self._cluster.my_trees:
             has_parent = self._places.get(group, tree).parent is not None

@@ -10,7 +10,7 @@ from wend.model.events import PeerId
 from wend.protocol.plugins import PluginEffect
 from wend.strategies.esposito.cluster import ClusterNodes
 from wend.strategies.esposito.messages import MemberFollows
-from wend.strategies.ring.bounded import batches
+from wend.strategies.ring.bounded import split_into_batches
 from wend.strategies.ring.groups import find_group
 from wend.strategies.ring.key_based import OwnSubscriptions
 
@@ -42,9 +42,9 @@ class MemberGroups:
     def announce(self, gone: tuple[str, ...] = ()) -> Iterator[PluginEffect]:
         """Tell coordinators and backups which groups this peer follows, and which it follows no longer."""
         holders = self._cluster.holders
-        for groups in batches(list(self._own)):
+        for groups in split_into_batches(list(self._own)):
             yield from self._cluster.send_to_all(holders, MemberFollows(groups))
-        for groups in batches(gone):
+        for groups in split_into_batches(gone):
             yield from self._cluster.send_to_all(holders, MemberFollows((), groups))
 
     def on_member_follows(self, member: PeerId, message: MemberFollows) -> None:

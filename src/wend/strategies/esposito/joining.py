@@ -139,7 +139,7 @@ class TreeJoins:
         if self._cluster.joins_trees:
             for group, trees in self._places.trees_without_parent().items():
                 if group not in self._failed:
-                    yield from self._join(now, group, trees)
+                    yield from self._start_search(now, group, trees)
 
     def retry(self, now: Nanos) -> Iterator[PluginEffect]:
         self._failed = {}
@@ -149,9 +149,9 @@ class TreeJoins:
         """Join all trees again: this cluster has missed an event on its way in."""
         if self._cluster.joins_trees:
             trees = [tree for tree in range(len(self._cluster.slots)) if not self._cluster.is_root(group, tree)]
-            yield from self._join(now, group, trees)
+            yield from self._start_search(now, group, trees)
 
-    def _join(self, now: Nanos, group: str, trees: list[int]) -> Iterator[PluginEffect]:
+    def _start_search(self, now: Nanos, group: str, trees: list[int]) -> Iterator[PluginEffect]:
         if group in self._searches or not trees:
             return
         self._searches[group] = _Search(now + SEARCH_NS, trees)

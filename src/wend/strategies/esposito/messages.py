@@ -70,7 +70,7 @@ class FindParent(msgspec.Struct, frozen=True, gc=False, tag="ej"):
 
 
 class AskPath(msgspec.Struct, frozen=True, gc=False, tag="ea"):
-    """To a neighbour of the cluster that answered: it is asked for its path and neighbours, too."""
+    """Asks a neighbour of the cluster that answered for its path and neighbours, too."""
 
     group: str
     tree: int

@@ -63,7 +63,7 @@ class Places:
         ]
 
     def is_on_tree(self, group: str, tree: int) -> bool:
-        """Whether this cluster is the root, or has a parent that has answered."""
+        """Whether this cluster is the root or has a parent that has answered."""
         return bool(self.get(group, tree).ancestors) or self._cluster.is_root(group, tree)
 
     def trees_without_parent(self) -> dict[str, list[int]]:
@@ -141,7 +141,7 @@ class Places:
         message = PlaceChanged(group, tree, place.parent, tuple(place.children), place.ancestors)
         return self._cluster.send_to_partners(message)
 
-    def on_partner(self, now: Nanos, message: PlaceChanged) -> None:
+    def on_place_changed(self, now: Nanos, message: PlaceChanged) -> None:
         """Record the place of the active coordinator of another tree, or of one that this peer backs up."""
         children = dict.fromkeys(message.children, now + self._expiry_ns)
         self._places[message.group, message.tree] = Place(message.parent, children, message.ancestors)

@@ -148,7 +148,7 @@ class Esposito(Interest):
                 return self._joining.join_trees_without_parent(now)
             case PlaceChanged():
                 if 0 <= message.tree < len(self._cluster.slots):
-                    self._places.on_partner(now, message)
+                    self._places.on_place_changed(now, message)
                 return self._joining.join_trees_without_parent(now)
             case ChosenParent(group, tree, parent):
                 return self._places.choose(group, tree, parent) if tree in self._cluster.my_trees else []

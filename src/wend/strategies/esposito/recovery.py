@@ -9,7 +9,7 @@ from wend.model.events import EventId
 from wend.model.units import Nanos
 from wend.protocol.plugins import Timer
 from wend.strategies.esposito.places import TreeId
-from wend.strategies.ring.bounded import put
+from wend.strategies.ring.bounded import put_newest
 
 LATE = "late"
 MAX_EVENTS = 4096
@@ -30,11 +30,11 @@ class ExpectedEvents:
     def record_first_arrival(self, now: Nanos, group: str, id_: EventId) -> None:
         """Record when the first tree brought an event."""
         if (group, id_) not in self._first_ns:
-            put(self._first_ns, (group, id_), now, MAX_EVENTS)
+            put_newest(self._first_ns, (group, id_), now, MAX_EVENTS)
 
     def expect(self, now: Nanos, tree_id: TreeId, id_: EventId) -> Timer:
         gap_ns = self._gaps.get(tree_id, self._first_gap_ns)
-        put(self._due_ns, (tree_id, id_), now + gap_ns, MAX_EVENTS)
+        put_newest(self._due_ns, (tree_id, id_), now + gap_ns, MAX_EVENTS)
         return Timer(now + gap_ns + 1, LATE)
 
     def record_arrival(self, now: Nanos, tree_id: TreeId, id_: EventId, is_fetched: bool) -> None:

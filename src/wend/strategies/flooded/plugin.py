@@ -105,12 +105,12 @@ class FloodedInterest(Interest):
             case Recalled(PeerInterest() as message):
                 known = self.subscriptions.interests.get(message.origin)
                 if known is None or known.version < message.version:
-                    self.subscriptions.learn(message)
-                    self._recall_changes(message.origin)
+                    self.subscriptions.replace_interest(message)
+                    self._restore_changes(message.origin)
                     return self._record_absence(now, message)
             case Recalled(InterestChange() as message):
                 self._add_pending(message.origin, message)
-                self._recall_changes(message.origin)
+                self._restore_changes(message.origin)
             case PeerForgotten(peer):
                 return self._forget_peer(now, peer, view)
             case Begun():
@@ -149,10 +149,10 @@ class FloodedInterest(Interest):
         if known is not None and known.version >= message.version:
             return []
         if message.origin == view.me:
-            return [] if known is None else self._contradict(known, message, view)
+            return [] if known is None else self._announce_again(known, message, view)
         if not all(subscription.qos.is_valid() for subscription in message.subscriptions):
             return [Refuse(sender, "invalid-qos")]
-        if not self.subscriptions.learn(message):
+        if not self.subscriptions.replace_interest(message):
             return [Refuse(sender, "filter-syntax")]
         if view.persistence:
             self._count_stored(message.origin, 0, 0)
@@ -172,7 +172,7 @@ class FloodedInterest(Interest):
         version = (known.version[0], known.version[1] + 1)
         return self._on_interest(now, view.me, msgspec.structs.replace(known, version=version, away_ns=1), view)
 
-    def _contradict(self, known: PeerInterest, message: PeerInterest, view: View) -> list[PluginEffect]:
+    def _announce_again(self, known: PeerInterest, message: PeerInterest, view: View) -> list[PluginEffect]:
         """Announce this peer's interest again, because another peer has said that it is gone."""
         if message.version[0] != known.version[0] or message.version[1] > known.version[1] + MAX_AHEAD:
             return []
@@ -198,7 +198,7 @@ class FloodedInterest(Interest):
             return [Tell(sender, ("q", origin), InterestRequest(origin))]
         if encoded_bytes(new) > MAX_CONTROL_BYTES:
             return [Refuse(sender, "too-much-interest")]
-        if not self.subscriptions.learn(new):
+        if not self.subscriptions.replace_interest(new):
             return [Refuse(sender, "filter-syntax")]
         return [
             *(self._store_change(message, new) if view.persistence else ()),
@@ -222,7 +222,7 @@ class FloodedInterest(Interest):
         """Drop the interest of a peer that is not back in time. It announces its interest again when it returns."""
         if not self.subscriptions.stayed_away(origin, now):
             return []
-        self.subscriptions.learn(
+        self.subscriptions.replace_interest(
             msgspec.structs.replace(self.subscriptions.interests[origin], subscriptions=(), advertisements=())
         )
         return [CHANGED]
@@ -273,12 +273,12 @@ class FloodedInterest(Interest):
             self._stored = {}
         self._stored[origin] = (count, size)
 
-    def _recall_changes(self, origin: PeerId) -> None:
+    def _restore_changes(self, origin: PeerId) -> None:
         """Apply the changes that an earlier incarnation stored, as far as they fit. They arrive in any order."""
         while origin in self.subscriptions.interests and self._pending is not None:
             pending = self._pending.take(self.subscriptions.interests[origin])
             new = None if pending is None else apply_change(self.subscriptions.interests[origin], pending[1])
-            if new is None or not self.subscriptions.learn(new):
+            if new is None or not self.subscriptions.replace_interest(new):
                 return
 
 

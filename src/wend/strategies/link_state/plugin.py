@@ -91,9 +91,9 @@ class LinkStateGraph(Graph):
         return self._paths
 
     def distances(self, source: PeerId) -> Mapping[PeerId, Nanos]:
-        return self._tree(source)[0]
+        return self._shortest_path_tree(source)[0]
 
-    def _tree(self, source: PeerId) -> tuple[dict[PeerId, Nanos], dict[PeerId, PeerId]]:
+    def _shortest_path_tree(self, source: PeerId) -> tuple[dict[PeerId, Nanos], dict[PeerId, PeerId]]:
         result = self._trees.get(source)
         if result is None:
             result = shortest_path_tree(self.costs, source)

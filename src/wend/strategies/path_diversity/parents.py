@@ -137,7 +137,7 @@ class _Search:
                 self._branch(chosen, so_far, later)
 
     def _can_win(self, least: int, nearest: Nanos, names: list[tuple[str, int]]) -> bool:
-        """Whether a choice that begins with these names, and has at least this rank, may be the best."""
+        """Whether a choice that begins with these names and has at least this rank may be the best."""
         return self._rank is None or ((least, nearest), names) <= (self._rank, self._names[: len(names)])
 
 

@@ -68,7 +68,7 @@ class PlannedDelivery:
         self.forget_routes()
 
     def forget_routes(self) -> None:
-        """The overlay has changed: the next packet computes the shortest routes again."""
+        """Forget the shortest routes, because the overlay has changed. The next packet computes them again."""
         self._shortest = None
 
     def working_costs(self, view: View, without: tuple[PeerId, ...] = ()) -> paths.Costs:
@@ -88,10 +88,10 @@ class PlannedDelivery:
 
     def handle_plan(self, now: Nanos, event: Planned, view: View) -> list[PluginEffect]:
         if event.plan is None:
-            return self._abandon(now)
-        return self._adopt(now, event.plan, view) if event.publish else self._store_plan(now, event.plan)
+            return self._abandon_plan(now)
+        return self._adopt_plan(now, event.plan, view) if event.publish else self._store_plan(now, event.plan)
 
-    def _adopt(self, now: Nanos, plan: "Forwarding", view: View) -> list[PluginEffect]:
+    def _adopt_plan(self, now: Nanos, plan: "Forwarding", view: View) -> list[PluginEffect]:
         self._failover_schedulers.clear()
         if self._plan is not None:
             self._last_used_ns[self._plan.id] = now
@@ -107,7 +107,7 @@ class PlannedDelivery:
             self._last_used_ns[plan.id] = now
         return self._set_timer()
 
-    def _abandon(self, now: Nanos) -> list[PluginEffect]:
+    def _abandon_plan(self, now: Nanos) -> list[PluginEffect]:
         self._failover_schedulers.clear()
         if self._plan is not None:
             self._last_used_ns[self._plan.id] = now
@@ -159,7 +159,7 @@ class PlannedDelivery:
         # a route for a failure leaves out receivers that the failure cuts off: the plan does not refuse those
         admits = bool(self._down_links) and graph is not None
         refused = () if admits else tuple([dest for dest in packet.dests if dest not in hops])
-        effects = self._forward(packet, served, PlanLabel(plan.id, graph or 0))
+        effects = self._forward_to_hops(packet, served, PlanLabel(plan.id, graph or 0))
         if refused:
             effects.append(Drop(packet.event.id, refused, REFUSED))
         if len(served) + len(refused) < len(packet.dests):
@@ -173,7 +173,7 @@ class PlannedDelivery:
             self._last_used_ns[label.plan] = now
         hops = {} if plan is None else self._find_hops(label, plan, view)
         served = {dest: hops[dest] for dest in packet.dests if self._can_send(hops.get(dest), view)}
-        effects = self._forward(packet, served, label)
+        effects = self._forward_to_hops(packet, served, label)
         unrouted = tuple([dest for dest in packet.dests if dest not in served])
         if unrouted:
             effects.append(Notice("unknown-plan" if plan is None else "off-plan", view.me))
@@ -196,7 +196,7 @@ class PlannedDelivery:
             packet = Arrived(packet.sender, packet.event, packet.born_ns, packet.dests, packet.path, header, ranks)
         is_in_loop = len(packet.path) > CIRCLES * len(view.graph.costs)
         next_hops = {} if is_in_loop else {d: self._shortest[d] for d in dests if self._shortest.get(d) in view.links}
-        effects = self._forward(packet, next_hops, None)
+        effects = self._forward_to_hops(packet, next_hops, None)
         stuck = tuple([dest for dest in dests if dest not in next_hops])
         if stuck:
             ranks = subset(stuck, packet.dests, packet.ranks)
@@ -205,7 +205,7 @@ class PlannedDelivery:
             )
         return effects
 
-    def _forward(self, packet: Arrived, next_hops: "Hops", label: PlanLabel | None) -> list[PluginEffect]:
+    def _forward_to_hops(self, packet: Arrived, next_hops: "Hops", label: PlanLabel | None) -> list[PluginEffect]:
         """Send one copy to each next hop, in the order of their ids."""
         groups: dict[PeerId, list[PeerId]] = {}
         for dest, hop in next_hops.items():

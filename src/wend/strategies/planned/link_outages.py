@@ -56,7 +56,7 @@ class FailedLinks:
             return timer
         incarnation, count = self._own.version
         self._own = LinkOutages(view.me, (incarnation, count + 1), own_down)
-        self._update()
+        self._update_down()
         return [*(Tell(peer, ("o", view.me), self._own) for peer in view.neighbours), *timer]
 
     def on_outages(self, sender: PeerId, outages: LinkOutages, view: View) -> list[PluginEffect]:
@@ -66,10 +66,10 @@ class FailedLinks:
         if outages.origin == view.me or (former is not None and former.version >= outages.version):
             return []
         self._others[outages.origin] = outages
-        self._update()
+        self._update_down()
         return [Tell(peer, ("o", outages.origin), outages) for peer in view.neighbours if peer != sender]
 
-    def _update(self) -> None:
+    def _update_down(self) -> None:
         latest = (self._own, *self._others.values())
         self.down = frozenset(make_edge(each.origin, peer) for each in latest for peer in each.down)
 

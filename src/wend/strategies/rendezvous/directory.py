@@ -50,19 +50,19 @@ class RegionCache:
         """The time since the region was last updated."""
         return now - self._updated_ns[code]
 
-    def meeting(self, cells: list[Interval]) -> list[tuple[str, PeerId]]:
+    def regions_at(self, cells: list[Interval]) -> list[tuple[str, PeerId]]:
         """The regions that these cells are in. If a part of a region is known, the region is split, and its other
         parts exist, too."""
-        return list(self._below("", list(self.owners), cells))
+        return list(self._known_parts("", list(self.owners), cells))
 
-    def _below(self, code: str, codes: list[str], cells: list[Interval]) -> Iterator[tuple[str, PeerId]]:
+    def _known_parts(self, code: str, codes: list[str], cells: list[Interval]) -> Iterator[tuple[str, PeerId]]:
         if not meets(code, cells):
             return
         if code in self.owners or not codes:
             yield code, self.owners.get(code, UNKNOWN_OWNER)
             return
         for half in halves(code):
-            yield from self._below(half, [other for other in codes if other.startswith(half)], cells)
+            yield from self._known_parts(half, [other for other in codes if other.startswith(half)], cells)
 
 
 class RegionDirectory:
@@ -90,7 +90,7 @@ class RegionDirectory:
     def codes(self, name: str, cells: list[Interval]) -> list[str]:
         """The codes of the regions of this name that some cells are in."""
         cache = self.caches.get(name)
-        return [""] if cache is None else [code for code, _ in cache.meeting(cells)]
+        return [""] if cache is None else [code for code, _ in cache.regions_at(cells)]
 
     def owners(self, now: Nanos, name: str, cells: Interval) -> list[tuple[str, PeerId, bool]]:
         """The regions of this name that some cells are in: each code, the owner if it is known and not outdated, and
@@ -99,7 +99,7 @@ class RegionDirectory:
         if cache is None:
             return [("", UNKNOWN_OWNER, True)]
         regions = []
-        for code, owner in cache.meeting([cells]):
+        for code, owner in cache.regions_at([cells]):
             age_ns = 0 if owner == UNKNOWN_OWNER else cache.age_ns(code, now)
             regions.append((code, owner if self._is_fresh(age_ns) else UNKNOWN_OWNER, age_ns > self._beacon_ns // 2))
         return regions

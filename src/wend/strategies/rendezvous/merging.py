@@ -1,9 +1,9 @@
-"""How a split region merges: its owner takes the entries back from both halves, and the halves go.
+"""The merge of a split region: its owner takes the entries back from both halves, and the halves are removed.
 
 Each half that is not split reports its load with every beacon. If both have had little for a whole expiry, the owner of
 the region asks them for their entries. They send them all, then each change, and do not split meanwhile. With all
-entries the region is whole again, and the halves go. Until then they match events, so that no event meets a region that
-lacks an entry.
+entries the region is whole again, and the halves are removed. Until then they match events, so that no event meets a
+region that lacks an entry.
 
 Messages may come late, out of order or never, and owners change. If anything is missing, the region stays split and
 tries again later. The owner of a half that has gone passes later messages about its entries on to the whole region.
@@ -16,7 +16,7 @@ from wend.model.units import SECOND, Nanos
 from wend.strategies.rendezvous.messages import HalfEntries, HalfReport, MergeHalf
 from wend.strategies.rendezvous.regions import RegionId, halves
 from wend.strategies.rendezvous.settings import RendezvousSettings
-from wend.strategies.ring.bounded import batches
+from wend.strategies.ring.bounded import split_into_batches
 from wend.strategies.ring.key_based import Entry, EntryId
 
 MAX_EARLY = 4096
@@ -172,7 +172,7 @@ class MergingHalves:
         self, now: Nanos, owner: PeerId, message: MergeHalf, entries: list[Entry], away: Absences
     ) -> Iterator[tuple[PeerId, HalfEntries]]:
         """Send all entries of a half to the owner of the whole region."""
-        parts = batches(entries) or [()]
+        parts = split_into_batches(entries) or [()]
         mirror = _Mirror(message.number, owner, len(parts), now + 2 * self._settings.beacon_ns)
         self._mirrors[message.region] = mirror
         for part in parts:
@@ -194,16 +194,16 @@ class MergingHalves:
             yield mirror.whole_owner, message
 
     def stop(self, region: RegionId) -> None:
-        """A half stays: it splits, or the whole region has split again."""
+        """Cancel the merge of a half, because it splits or the whole region has split again."""
         for table in (self._mirrors, self._gone, self._calm_ns):
             table.pop(region, None)
 
-    def become_whole(self, now: Nanos, region: RegionId) -> None:
-        """A region is whole again, because it has been calm for an expiry. It may itself be a half."""
+    def record_whole(self, now: Nanos, region: RegionId) -> None:
+        """Record that a region is whole again, calm for an expiry. The region may itself be a half."""
         self._calm_ns[region] = now - self._settings.expiry_ns
 
     def drop(self, now: Nanos, region: RegionId) -> None:
-        """A half goes."""
+        """Record that a half was removed."""
         self.stop(region)
         self._gone[region] = now + self._settings.expiry_ns
 

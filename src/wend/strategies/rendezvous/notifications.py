@@ -15,7 +15,7 @@ from wend.strategies.rendezvous.messages import EventSettled, MatchEvent, Notify
 from wend.strategies.rendezvous.owned_regions import OwnedRegions
 from wend.strategies.rendezvous.regions import RegionId, event_cells, halves, meets
 from wend.strategies.rendezvous.stored_events import FIRST_WAIT_NS, LONGEST_WAIT_NS
-from wend.strategies.ring.bounded import Seen
+from wend.strategies.ring.bounded import RecentItems
 from wend.strategies.ring.key_based import LAST_TRIES
 
 RETRY_NS: Nanos = 2 * SECOND
@@ -100,8 +100,8 @@ class Notifications:
         self._owned = owned
         self._fan_out = fan_out
         self._room = room
-        self._matched = Seen()
-        self._settled = Seen()
+        self._matched = RecentItems()
+        self._settled = RecentItems()
         self._unsettled: dict[tuple[RegionId, EventId], UnsettledEvent] = {}
         """Stored events that some subscriber's peer may lack."""
         self._second_matches: dict[tuple[RegionId, EventId], SecondMatch] = {}
@@ -187,7 +187,7 @@ class Notifications:
             yield from self._owned.count_event(now, region_event.region, event)
         subscribers = [] if table is None else table.find_subscribers(event)
         yield from self._notify_stored(now, region_event, subscribers)
-        waiting = self._others(subscribers, event)
+        waiting = self._remote_peers(subscribers, event)
         unsettled = UnsettledEvent(now, region_event, waiting, self._owned.is_complete(now, region_event.region))
         if unsettled.is_settled:
             yield from self._settle(*key)
@@ -198,14 +198,14 @@ class Notifications:
         self._unsettled[key] = unsettled
         yield Timer(now + RETRY_NS, RETRY)
 
-    def _others(self, peers: list[PeerId], event: Event) -> list[PeerId]:
+    def _remote_peers(self, peers: list[PeerId], event: Event) -> list[PeerId]:
         """The peers that answer when they have a stored event."""
         return [peer for peer in peers if peer not in (event.id.publisher, self._peer)]
 
     def _notify_stored(self, now: Nanos, region_event: RegionEvent, peers: list[PeerId]) -> Iterator[Output]:
         if self._peer in peers and region_event.event.id.publisher != self._peer:
             yield DeliverHere(region_event.event, region_event.born_ns)
-        for peer in self._others(peers, region_event.event):
+        for peer in self._remote_peers(peers, region_event.event):
             yield ToPeer(peer, region_event.notification(now))
 
     def on_reached(self, peer: PeerId, region: RegionId, id_: EventId) -> Iterator[Output]:
@@ -262,7 +262,9 @@ class Notifications:
         if not unsettled.is_complete:
             late = [] if table is None else unsettled.without_notice(table.find_subscribers(region_event.event))
             yield from self._notify_stored(now, region_event, late)
-            unsettled.add(self._others(late, region_event.event), self._owned.is_complete(now, region_event.region))
+            unsettled.add(
+                self._remote_peers(late, region_event.event), self._owned.is_complete(now, region_event.region)
+            )
         if unsettled.is_complete and self._owned.is_complete(now, region_event.region):
             expired = unsettled.remove_expired(() if table is None else table.expires)
             if expired:

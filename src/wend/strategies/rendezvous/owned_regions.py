@@ -34,7 +34,7 @@ from wend.strategies.rendezvous.messages import (
 )
 from wend.strategies.rendezvous.regions import RegionId, can_split, event_cells, halves, key_text
 from wend.strategies.rendezvous.settings import RendezvousSettings
-from wend.strategies.ring.bounded import batches
+from wend.strategies.ring.bounded import split_into_batches
 from wend.strategies.ring.key_based import LAST_TRIES, Entry, EntryId
 
 TRANSIT_NS: Nanos = 2 * SECOND
@@ -111,32 +111,32 @@ class OwnedRegions:
         region = message.region
         if self._merging.has_gone(region):
             if not isinstance(message, ActiveHalf) and not message.from_whole:
-                yield self._for_whole(message)
+                yield self._readdress_to_whole(message)
                 return
             self._merging.stop(region)
         match message:
             case RemoveEntries():
-                yield from self._remove(message)
+                yield from self._remove_entries(message)
             case ActiveHalf():
-                yield from self._create(now, region)
+                yield from self._create_region(now, region)
                 yield from self._on_active_half(now, message)
             case PlaceEntries():
-                yield from self._create(now, region)
+                yield from self._create_region(now, region)
                 if message.from_whole:
                     self._merging.stop(region)
-                yield from self._add(now, sender, message)
+                yield from self._add_entries(now, sender, message)
             case RenewEntries():
-                yield from self._create(now, region)
-                yield from self._mark_away(now, message) if message.away_ns > 0 else self._renew(now, message)
+                yield from self._create_region(now, region)
+                yield from self._mark_away(now, message) if message.away_ns > 0 else self._renew_entries(now, message)
 
-    def _for_whole(self, message: PlaceEntries | RemoveEntries | RenewEntries) -> OwnerMessage:
+    def _readdress_to_whole(self, message: PlaceEntries | RemoveEntries | RenewEntries) -> OwnerMessage:
         """A message for a half that has gone, as one for the whole region."""
         code, hops = message.code[:-1], message.hops + 1
         if isinstance(message, RenewEntries) and message.away_ns <= 0:
             return PlaceEntries(message.name, code, (), message.peer, hops)
         return replace(message, code=code, hops=hops)
 
-    def _create(self, now: Nanos, region: RegionId) -> Iterator[Output]:
+    def _create_region(self, now: Nanos, region: RegionId) -> Iterator[Output]:
         """Create a region if it is new here. If it is a half of another region, inform that region's owner, which may
         be new, too."""
         if region not in self.tables:
@@ -147,11 +147,11 @@ class OwnedRegions:
                 table.transit_until_ns = now + self._transit_ns
                 yield ActiveHalf(name, code[:-1])
 
-    def _add(self, now: Nanos, sender: PeerId, message: PlaceEntries) -> Iterator[Output]:
+    def _add_entries(self, now: Nanos, sender: PeerId, message: PlaceEntries) -> Iterator[Output]:
         region = message.region
         table = self.tables[region]
         if table.is_split:
-            yield from self._pass_down(sender, region, message.entries)
+            yield from self._place_in_halves(sender, region, message.entries)
         else:
             added, refusals = table.add_all(sender, message.entries, now + self._settings.expiry_ns)
             yield from refusals
@@ -159,7 +159,7 @@ class OwnedRegions:
                 yield from self._share_change(region, added)
             yield from self._end_absence(table, message.asker)
         if message.hops != 1 or table.is_split:  # it did not come straight here: its sender does not know the owner
-            yield from self.correct(message.asker, region)
+            yield from self.send_current_regions(message.asker, region)
 
     def _share_change(
         self, region: RegionId, added: tuple[Entry, ...], removed: tuple[EntryId, ...] = ()
@@ -168,17 +168,17 @@ class OwnedRegions:
         yield CopyEntries(*region, added, removed)
         yield from starmap(ToPeer, self._merging.mirror(region, added, removed))
 
-    def _pass_down(self, sender: PeerId, region: RegionId, entries: tuple[Entry, ...]) -> Iterator[Output]:
+    def _place_in_halves(self, sender: PeerId, region: RegionId, entries: tuple[Entry, ...]) -> Iterator[Output]:
         """Place the entries of a split region in its halves."""
         name, code = region
         table = EntryTable()
         _, refusals = table.add_all(sender, entries, 0)
         yield from refusals
         for half in halves(code):
-            for batch in batches(table.in_region(half)):
+            for batch in split_into_batches(table.in_region(half)):
                 yield PlaceEntries(name, half, batch, self._peer, 0, True)
 
-    def _remove(self, message: RemoveEntries) -> Iterator[Output]:
+    def _remove_entries(self, message: RemoveEntries) -> Iterator[Output]:
         name, code = message.region
         table = self.tables.get((name, code))
         if table is None:
@@ -193,9 +193,9 @@ class OwnedRegions:
         if removed:
             yield from self._share_change((name, code), (), removed)
 
-    def _renew(self, now: Nanos, message: RenewEntries) -> Iterator[Output]:
+    def _renew_entries(self, now: Nanos, message: RenewEntries) -> Iterator[Output]:
         region, peer = message.region, message.peer
-        yield from self.correct(peer, region)
+        yield from self.send_current_regions(peer, region)
         table = self.tables[region]
         if table.is_split:
             return
@@ -214,7 +214,7 @@ class OwnedRegions:
                 yield RenewEntries(name, half, peer, 0, 1, away_ns, True)
             return
         table.away[peer] = min(now + away_ns, FOREVER)
-        yield self._renewal(now, (name, code))
+        yield self._make_renewal(now, (name, code))
         yield from starmap(ToPeer, self._merging.mirror((name, code), (), (), ((peer, away_ns),)))
 
     def _end_absence(self, table: EntryTable, peer: PeerId) -> Iterator[Output]:
@@ -222,7 +222,7 @@ class OwnedRegions:
         if table.away.pop(peer, None) is not None:
             yield PeerReturned(peer)
 
-    def correct(self, peer: PeerId, region: RegionId) -> Iterator[Output]:
+    def send_current_regions(self, peer: PeerId, region: RegionId) -> Iterator[Output]:
         """Send a peer the regions that exist in place of this one."""
         if peer == UNKNOWN_OWNER:
             return
@@ -256,9 +256,9 @@ class OwnedRegions:
                 continue
             is_free = not table.is_split and not self._merging.number(region)
             if can_split(region) and is_free and self._is_overloaded(now, table, load):
-                yield from self._split(region)
+                yield from self._split_region(region)
                 for publisher in load.publishers:
-                    yield from self.correct(publisher, region)
+                    yield from self.send_current_regions(publisher, region)
             if load.events and not table.is_split:
                 self._loads[region] = Load(now)
             else:
@@ -271,7 +271,7 @@ class OwnedRegions:
         is_hot = rate_hz > self._settings.split_rate_hz and load.is_divisible
         return is_hot or (len(table) > self._settings.split_entries and table.is_divisible)
 
-    def _split(self, region: RegionId) -> Iterator[Output]:
+    def _split_region(self, region: RegionId) -> Iterator[Output]:
         if not can_split(region):
             return
         self.splits += 1
@@ -284,8 +284,8 @@ class OwnedRegions:
         yield CopyEntries(name, code, (), tuple(entry.id for entry in entries), True)
         for half in halves(code):
             yield PlaceEntries(name, half, (), self._peer, 0, True)
-        for batch in batches(entries):
-            yield from self._pass_down(self._peer, region, batch)
+        for batch in split_into_batches(entries):
+            yield from self._place_in_halves(self._peer, region, batch)
 
     # ---------------------------------------------------------------- merging
 
@@ -302,7 +302,7 @@ class OwnedRegions:
         if merge is not None and report is not None and report.merge == merge.number:
             yield ToPeer(report.owner, MergeHalf(region[0], report.half, merge.number, True), LAST_TRIES)
         else:
-            yield from self._split(region)
+            yield from self._split_region(region)
 
     def on_merge_half(self, now: Nanos, sender: PeerId, message: MergeHalf) -> Iterator[Output]:
         """Send the entries of a half to the owner of the whole region, or forget the half."""
@@ -353,7 +353,7 @@ class OwnedRegions:
         table = self.tables[region]
         gone = [before[id_] for id_ in change.removed if id_ in before]
         if gone:
-            yield from self._remove(RemoveEntries(*region, tuple(gone)))
+            yield from self._remove_entries(RemoveEntries(*region, tuple(gone)))
         added, refusals = table.add_all(self._peer, change.added, now + self._settings.expiry_ns)
         yield from refusals
         if added:
@@ -361,18 +361,18 @@ class OwnedRegions:
         table.away.update({peer: now + left_ns for peer, left_ns in away})
 
     def _make_whole(self, now: Nanos, region: RegionId, merge: HalvesMerge) -> Iterator[Output]:
-        """Use the entries of both halves, and let the halves go."""
+        """Use the entries of both halves, and tell their owners to drop the halves."""
         self.merges += 1
         merge.done_ns = now
         table = self.tables[region]
         table.is_split = False
-        self._merging.become_whole(now, region)
+        self._merging.record_whole(now, region)
         table.transit_until_ns = table.complete_ns = now + self._transit_ns
         for stream in merge.streams.values():
             yield from table.add_all(stream.owner, stream.entries.values(), now + self._settings.expiry_ns)[1]
         table.away.update({peer: min(now + left_ns, FOREVER) for peer, left_ns in merge.away.items()})
-        yield self._renewal(now, region)
-        yield from self.correct(self._peer, region)
+        yield self._make_renewal(now, region)
+        yield from self.send_current_regions(self._peer, region)
         for half, stream in merge.streams.items():
             yield ToPeer(stream.owner, MergeHalf(region[0], half, merge.number, True), LAST_TRIES)
 
@@ -397,9 +397,9 @@ class OwnedRegions:
 
     def renew_copies(self, now: Nanos) -> Iterator[Output]:
         for region in self.tables:
-            yield self._renewal(now, region)
+            yield self._make_renewal(now, region)
 
-    def _renewal(self, now: Nanos, region: RegionId) -> RenewCopy:
+    def _make_renewal(self, now: Nanos, region: RegionId) -> RenewCopy:
         table = self.tables[region]
         return RenewCopy(*region, table.digest, table.is_split, table.absences(now))
 
@@ -407,7 +407,7 @@ class OwnedRegions:
         """Send a replica all entries of a region."""
         table = self.tables.get(region)
         if table is not None:
-            for batch in batches(list(table.entries.values())) or [()]:
+            for batch in split_into_batches(list(table.entries.values())) or [()]:
                 yield ToPeer(peer, CopyEntries(*region, batch, (), table.is_split))
 
     def merge(self, now: Nanos, sender: PeerId, message: CopyEntries) -> list[Refuse]:

@@ -14,7 +14,7 @@ from wend.strategies.rendezvous.directory import RegionDirectory
 from wend.strategies.rendezvous.entry_table import digest
 from wend.strategies.rendezvous.messages import OwnerMessage, PlaceEntries, RemoveEntries, RenewEntries
 from wend.strategies.rendezvous.regions import RegionId, filter_region
-from wend.strategies.ring.bounded import batches
+from wend.strategies.ring.bounded import split_into_batches
 from wend.strategies.ring.key_based import Entry, EntryId
 
 
@@ -71,5 +71,5 @@ class EntryPlacement:
 
     def place_again(self, region: RegionId) -> Iterator[OwnerMessage]:
         """Send all entries of a region again: its owner lacks some."""
-        for batch in batches(list(self._placed.get(region, {}).values())):
+        for batch in split_into_batches(list(self._placed.get(region, {}).values())):
             yield PlaceEntries(*region, batch, self._peer)

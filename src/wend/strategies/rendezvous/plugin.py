@@ -134,7 +134,7 @@ class Rendezvous(KeyBasedInterest):
         if self.subscriptions.away_ns and self._stores_events:
             self._carry_out(now, self._placement.renew(self.subscriptions.away_ns))
 
-    def on_beacon(self, now: Nanos) -> None:
+    def on_beacon_due(self, now: Nanos) -> None:
         self._carry_out(now, self._placement.renew())
         self._hand_over_others(now)
         self._carry_out(now, self._owned.beacon(now))
@@ -146,16 +146,16 @@ class Rendezvous(KeyBasedInterest):
             self._carry_out(now, self._owned.check_loads(now))
         elif name == TRIPS:
             for sender, arrived_ns, message in self._round_trips.give_up(now):
-                self._accept(now, sender, message, self.publication_time_ns(arrived_ns, sender, message.age_ns))
+                self._accept_event(now, sender, message, self.publication_time_ns(arrived_ns, sender, message.age_ns))
             self.out += self._round_trips.ask(now)
         elif name == RETRY:
             self._is_retrying = False
-            self._retry(now)
+            self._retry_due(now)
 
     def on_recalled(self, now: Nanos, message: Any) -> None:
         if isinstance(message, StoredEvent):
             self._stored.recall(message)
-            self._retry_later(now)
+            self._set_retry_timer(now)
 
     def on_heard(self, now: Nanos, sender: PeerId, message: Any) -> None:
         match message:
@@ -168,7 +168,7 @@ class Rendezvous(KeyBasedInterest):
             case TripReply(number):
                 for arrived_ns, event in self._round_trips.measure(now, sender, number):
                     trip = self._round_trips.trip_ns(now, sender) or 0
-                    self._accept(now, sender, event, arrived_ns - max(0, event.age_ns) - trip // 2)
+                    self._accept_event(now, sender, event, arrived_ns - max(0, event.age_ns) - trip // 2)
             case StoredEvent():
                 self.out.append(Refuse(sender, "invalid-region"))
             case _ if not is_valid(message.region):
@@ -176,7 +176,7 @@ class Rendezvous(KeyBasedInterest):
             case MatchEvent():
                 self._on_event_message(now, sender, message)
             case EventSettled(name, code, id_):
-                self._release(id_, name, code)
+                self._on_region_settled(id_, name, code)
             case _:
                 self._on_entries(now, sender, message)
 
@@ -218,11 +218,11 @@ class Rendezvous(KeyBasedInterest):
             case PlaceEntries() | RemoveEntries() | RenewEntries() | ActiveHalf():
                 self._send_to_owner(now, message, (peer,))
             case MatchEvent():
-                self._match(now, self.me, message, now - message.age_ns, (peer,))
+                self._match_event(now, self.me, message, now - message.age_ns, (peer,))
             case NotifyPeer(event=event, others=others, region=None):
                 self.drop_unreached(event.id, peer)
                 if others:
-                    self._pass_on(now, message, now - message.age_ns, message.hops - 1)
+                    self._notify_others(now, message, now - message.age_ns, message.hops - 1)
 
     def on_ownership_changed(self, now: Nanos) -> None:
         ring, owned, replicas = self.ring, self._owned, self._replicas
@@ -263,11 +263,11 @@ class Rendezvous(KeyBasedInterest):
                 case CopyEntries() | RenewCopy():
                     self._carry_out(now, self._replicas.share(output))
                 case MatchEvent():
-                    self._match(now, self.me, output, now - output.age_ns)
+                    self._match_event(now, self.me, output, now - output.age_ns)
                 case PeerReturned(peer):
                     self._carry_out(now, self._notifications.retry_at_once(now, peer))
                 case Timer(_, "retry"):
-                    self._retry_later(now)
+                    self._set_retry_timer(now)
                 case _:
                     self.out.append(output)
 
@@ -277,7 +277,7 @@ class Rendezvous(KeyBasedInterest):
             case RegionOwners():
                 self._adopt_regions(now, message.name, message.regions)
             case EventSettled(name, code, id_):
-                self._release(id_, name, code)
+                self._on_region_settled(id_, name, code)
             case RequestEntries() | MergeHalf() | HalfEntries():
                 self._on_entries(now, self.me, message)
 
@@ -329,19 +329,19 @@ class Rendezvous(KeyBasedInterest):
 
     def on_published(self, now: Nanos, event: Event, born_ns: Nanos) -> None:
         if self._stores_events:
-            self._store(now, event, born_ns)
+            self._store_event(now, event, born_ns)
         elif not self.ring.has_joined:
             self.drop_too_early(event.id)
         if self.ring.has_joined:
             for name, cells in event_regions(event):
-                self._publish(now, name, cells, event, born_ns)
+                self._publish_in_regions(now, name, cells, event, born_ns)
 
-    def _publish(self, now: Nanos, name: str, cells: Interval, event: Event, born_ns: Nanos) -> None:
+    def _publish_in_regions(self, now: Nanos, name: str, cells: Interval, event: Event, born_ns: Nanos) -> None:
         """Send an event to the regions of this name that its value is in."""
         is_stored = self._stores_events
         for code, owner, asks in self.directory.owners(now, name, cells):
             if owner in (UNKNOWN_OWNER, self.me):
-                self._match(now, self.me, MatchEvent(name, code, event, 0, 0, True, is_stored), born_ns)
+                self._match_event(now, self.me, MatchEvent(name, code, event, 0, 0, True, is_stored), born_ns)
             else:
                 self.send(owner, MatchEvent(name, code, event, now - born_ns, 1, asks, is_stored))
 
@@ -355,7 +355,7 @@ class Rendezvous(KeyBasedInterest):
             elif self._may_expire(message) and self._round_trips.hold(now, sender, message):
                 self.out += self._round_trips.ask(now)
                 return
-        self._accept(now, sender, message, born_ns)
+        self._accept_event(now, sender, message, born_ns)
 
     def _may_expire(self, message: EventMessage) -> bool:
         """Whether some peer may drop the event because of its age. The owner of a region does not know the deadlines of
@@ -367,9 +367,9 @@ class Rendezvous(KeyBasedInterest):
             return message.stored
         return any(self.subscriptions.own.qos(number).expire for number in self.subscriptions.find_matches(event))
 
-    def _accept(self, now: Nanos, sender: PeerId, message: EventMessage, born_ns: Nanos) -> None:
+    def _accept_event(self, now: Nanos, sender: PeerId, message: EventMessage, born_ns: Nanos) -> None:
         if isinstance(message, MatchEvent):
-            self._match(now, sender, message, born_ns)
+            self._match_event(now, sender, message, born_ns)
             return
         event = message.event
         if self.subscriptions.targets(event):
@@ -377,17 +377,17 @@ class Rendezvous(KeyBasedInterest):
         else:
             self.out.append(Notice("no-subscriber", self.me))
         if message.others:
-            self._pass_on(now, message, born_ns, message.hops)
+            self._notify_others(now, message, born_ns, message.hops)
         if message.region is not None:
             self.send(sender, Reached(*message.region, event.id))
 
-    def _pass_on(self, now: Nanos, message: NotifyPeer, born_ns: Nanos, hops: int) -> None:
+    def _notify_others(self, now: Nanos, message: NotifyPeer, born_ns: Nanos, hops: int) -> None:
         """Notify the other peers that a message names."""
         self._carry_out(now, self._notifications.notify(now, list(message.others), message.event, born_ns, hops))
 
     # ---------------------------------------------------------------- matching
 
-    def _match(
+    def _match_event(
         self, now: Nanos, sender: PeerId, message: MatchEvent, born_ns: Nanos, avoid: tuple[PeerId, ...] = ()
     ) -> None:
         """Match an event with the entries of its region, here or at the owner."""
@@ -408,13 +408,13 @@ class Rendezvous(KeyBasedInterest):
             self.drop_circling(event.id, self.me)
         else:  # this peer has forgotten the region, or it never existed: begin with the whole range
             again = MatchEvent(name, "", event, now - born_ns, hops + 1, True, message.stored)
-            self._match(now, sender, again, born_ns)
+            self._match_event(now, sender, again, born_ns)
 
     def _match_here(self, now: Nanos, sender: PeerId, region: RegionId, message: MatchEvent, born_ns: Nanos) -> None:
         publisher = message.event.id.publisher
         table = self._owned.tables.get(region)
         if message.asks and (table is None or not table.is_split) and (publisher != self.me or message.hops == 0):
-            self._carry_out(now, self._owned.correct(publisher, region))
+            self._carry_out(now, self._owned.send_current_regions(publisher, region))
         if table is not None and table.is_split:
             self._carry_out(now, self._notifications.match_halves(now, message, born_ns))
         else:
@@ -422,29 +422,29 @@ class Rendezvous(KeyBasedInterest):
 
     # ---------------------------------------------------------------- events that are stored until they are settled
 
-    def _store(self, now: Nanos, event: Event, born_ns: Nanos) -> None:
+    def _store_event(self, now: Nanos, event: Event, born_ns: Nanos) -> None:
         slot, lost = self._stored.add(now, event, born_ns)
         for id_, free_slot in lost.items():
             self.out.append(Drop(id_, (self.me,), NO_ROOM))
             if free_slot != slot:
                 self.out.append(Remember(free_slot, StoredEvent(free_slot, None)))
         self.out.append(Remember(slot, StoredEvent(slot, event, born_ns)))
-        self._retry_later(now)
+        self._set_retry_timer(now)
 
-    def _release(self, id_: EventId, name: str, code: str) -> None:
+    def _on_region_settled(self, id_: EventId, name: str, code: str) -> None:
         """Record that a region has settled an event of this peer. After the last region, forget the event."""
         slot = self._stored.settle(id_, name, code)
         if slot is not None:
             self.out.append(Remember(slot, StoredEvent(slot, None)))
 
-    def _retry_later(self, now: Nanos) -> None:
+    def _set_retry_timer(self, now: Nanos) -> None:
         if not self._is_retrying:
             self._is_retrying = True
             self.out.append(Timer(now + RETRY_NS, RETRY))
 
-    def _retry(self, now: Nanos) -> None:
+    def _retry_due(self, now: Nanos) -> None:
         for event, born_ns, name, cells in self._stored.take_due(now) if self.ring.has_joined else ():
-            self._publish(now, name, cells, event, born_ns)
+            self._publish_in_regions(now, name, cells, event, born_ns)
         self._carry_out(now, self._notifications.retry(now, self._owns))
         if len(self._stored) or self._notifications.is_busy:
-            self._retry_later(now)
+            self._set_retry_timer(now)

@@ -56,7 +56,7 @@ def meets(code: str, cells: list[Interval]) -> bool:
 
 
 def filter_region(filter_: Filter) -> tuple[str, list[Interval]]:
-    """Where a filter of one conjunction lives: its topic, or the attribute whose values it narrows the most."""
+    """The region name of a filter of one conjunction: its topic, or the attribute whose values it narrows the most."""
     if filter_.topic is not None:
         return _TOPIC + filter_.topic, WHOLE
     (conjunction,) = filter_.conjunctions

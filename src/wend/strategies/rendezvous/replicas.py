@@ -23,7 +23,7 @@ from wend.strategies.rendezvous.messages import (
     ToPeer,
 )
 from wend.strategies.rendezvous.regions import RegionId, can_split
-from wend.strategies.ring.bounded import batches
+from wend.strategies.ring.bounded import split_into_batches
 
 MAX_COPIES = 65_536
 """The most copies that a peer holds."""
@@ -53,9 +53,11 @@ class RegionReplicas:
         parts: list[CopyEntries | RenewCopy] = [message]
         if isinstance(message, CopyEntries):
             region, is_split = message.region, message.split
-            parts = [CopyEntries(*region, batch, (), is_split) for batch in batches(message.added)]
+            parts = [CopyEntries(*region, batch, (), is_split) for batch in split_into_batches(message.added)]
             if message.removed or is_split:
-                parts += [CopyEntries(*region, (), batch, is_split) for batch in batches(message.removed) or [()]]
+                parts += [
+                    CopyEntries(*region, (), batch, is_split) for batch in split_into_batches(message.removed) or [()]
+                ]
         return [ToPeer(peer, part) for peer in self.peers for part in parts]
 
     def on_copy(self, now: Nanos, sender: PeerId, message: CopyEntries | RenewCopy) -> Iterator[Output]:
@@ -113,7 +115,7 @@ def hand_over(now: Nanos, region: RegionId, table: EntryTable) -> Iterator[Owner
     """Send the owner of a region all of its entries."""
     if table.is_split:
         yield ActiveHalf(*region)
-    for batch in batches(list(table.entries.values())):
+    for batch in split_into_batches(list(table.entries.values())):
         yield PlaceEntries(*region, batch, UNKNOWN_OWNER, 1)
     for peer, left_ns in table.absences(now):
         yield RenewEntries(*region, peer, table.make_digest(peer), 1, left_ns)

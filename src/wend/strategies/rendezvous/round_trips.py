@@ -11,7 +11,7 @@ from wend.model.events import PeerId
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.plugins import PluginEffect, SendTo, Timer
 from wend.strategies.rendezvous.messages import MatchEvent, NotifyPeer, TripRequest
-from wend.strategies.ring.bounded import put
+from wend.strategies.ring.bounded import put_newest
 
 TRIES = 4
 """Requests to a sender, each after twice the wait. Then its events proceed with the estimate."""
@@ -80,17 +80,17 @@ class OwnerRoundTrips:
         measurement = self._measurements.get(peer)
         if measurement is None or number not in measurement.sent_ns:
             return []
-        put(self._trips, peer, (now - measurement.sent_ns[number], now), MAX_TRIPS)
-        return self._release(peer)
+        put_newest(self._trips, peer, (now - measurement.sent_ns[number], now), MAX_TRIPS)
+        return self._pop_waiting(peer)
 
     def give_up(self, now: Nanos) -> list[tuple[PeerId, Nanos, EventMessage]]:
         """Stop waiting for senders that do not answer, after the timer has expired. Returns their messages, each with
         its sender and the time of its arrival."""
         self._timer_ns = None
         silent = [peer for peer, m in self._measurements.items() if m.tries == TRIES and m.due_ns <= now]
-        return [(peer, arrived_ns, message) for peer in silent for arrived_ns, message in self._release(peer)]
+        return [(peer, arrived_ns, message) for peer in silent for arrived_ns, message in self._pop_waiting(peer)]
 
-    def _release(self, peer: PeerId) -> list[tuple[Nanos, EventMessage]]:
+    def _pop_waiting(self, peer: PeerId) -> list[tuple[Nanos, EventMessage]]:
         waiting = self._measurements.pop(peer).waiting
         self._waiting -= len(waiting)
         return waiting

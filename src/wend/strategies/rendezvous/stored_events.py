@@ -53,10 +53,10 @@ class StoredEvents:
             oldest = next(iter(self._events))
             lost[oldest] = self._remove(oldest)
         slot = self._slots.allocate()
-        self._put(event, born_ns, slot).until_ns = now + FIRST_WAIT_NS
+        self._insert(event, born_ns, slot).until_ns = now + FIRST_WAIT_NS
         return slot, lost
 
-    def _put(self, event: Event, born_ns: Nanos, slot: int) -> _Stored:
+    def _insert(self, event: Event, born_ns: Nanos, slot: int) -> _Stored:
         stored = self._events[event.id] = _Stored(event, born_ns, slot)
         self._bytes += event_bytes(event)
         return stored
@@ -74,7 +74,7 @@ class StoredEvents:
             self._remove(id_)
         self._slots.recall(record.slot, record.event is not None)
         if record.event is not None:
-            self._put(record.event, record.born_ns, record.slot)
+            self._insert(record.event, record.born_ns, record.slot)
 
     def settle(self, id_: EventId, name: str, code: str) -> int | None:
         """Record that a region has settled an event. Returns the event's slot if it was the last region."""

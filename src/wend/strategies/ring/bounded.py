@@ -11,20 +11,20 @@ BATCH = 16
 """Entries in one message, so that it fits a datagram unless its filters are very long."""
 
 
-def put(entries: dict[K, V], key: K, value: V, most: int) -> None:
-    """Make an entry the newest, and drop the oldest if there are more than `most`."""
+def put_newest(entries: dict[K, V], key: K, value: V, most: int) -> None:
+    """Add an entry as the newest, and drop the oldest if there are more than `most`."""
     entries.pop(key, None)
     entries[key] = value
     if len(entries) > most:
         del entries[next(iter(entries))]
 
 
-def batches(items: Sequence[V], size: int = BATCH) -> list[tuple[V, ...]]:
+def split_into_batches(items: Sequence[V], size: int = BATCH) -> list[tuple[V, ...]]:
     """Split a sequence into parts that fit one message each."""
     return [tuple(items[at : at + size]) for at in range(0, len(items), size)]
 
 
-class Seen:
+class RecentItems:
     """The most recent items, to recognise repetitions."""
 
     __slots__ = ("_items", "_room")

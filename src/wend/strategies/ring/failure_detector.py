@@ -10,7 +10,7 @@ from typing import Final
 from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.protocol.plugins import PluginEffect, SendTo, Timer
-from wend.strategies.ring.bounded import put
+from wend.strategies.ring.bounded import put_newest
 from wend.strategies.ring.leaf_set import HALF, LeafSet
 from wend.strategies.ring.messages import LeafProbe, TablePing
 
@@ -145,22 +145,22 @@ class Probes:
             return []
         self.cancel(peer)
         self.leaf_probes += 1
-        return self._start(now, peer, PendingProbe(True, is_claim, False))
+        return self._start_probe(now, peer, PendingProbe(True, is_claim, False))
 
     def ping(self, now: Nanos, peer: PeerId, is_last_chance: bool = False) -> list[PluginEffect]:
         """Send a ping, unless a probe is pending."""
-        return [] if peer in self._pending else self._start(now, peer, PendingProbe(False, False, is_last_chance))
+        return [] if peer in self._pending else self._start_probe(now, peer, PendingProbe(False, False, is_last_chance))
 
     def exchange_with_all(self, now: Nanos) -> Iterator[PluginEffect]:
         """Send a leaf probe to each member. If one is pending, send it again: it did not name the latest dead peer."""
         for member in self._leaf_set.peers:
             pending = self._pending.get(member)
             if pending is not None and pending.is_leaf:
-                yield self._send(now, member, pending)
+                yield self._make_probe(now, member, pending)
             else:
                 yield from self.exchange(now, member)
 
-    def _start(self, now: Nanos, peer: PeerId, probe: PendingProbe) -> list[PluginEffect]:
+    def _start_probe(self, now: Nanos, peer: PeerId, probe: PendingProbe) -> list[PluginEffect]:
         self._pending[peer] = probe
         return self._transmit(now, peer, probe)
 
@@ -170,13 +170,13 @@ class Probes:
         wait_ns = self._trips.wait_ns(peer, is_last) if is_last or probe.due_ns == 0 else 0
         probe.due_ns = due_ns = now + max(wait_ns, self._shortest_wait_ns)
         probe.tries_left -= 1
-        send = self._send(now, peer, probe)
+        send = self._make_probe(now, peer, probe)
         if self._timer_ns is not None and self._timer_ns <= due_ns:
             return [send]
         self._timer_ns = due_ns
         return [Timer(due_ns, PROBE), send]
 
-    def _send(self, now: Nanos, peer: PeerId, probe: PendingProbe) -> SendTo:
+    def _make_probe(self, now: Nanos, peer: PeerId, probe: PendingProbe) -> SendTo:
         self._number += 1
         probe.sent_ns[self._number] = now
         if not probe.is_leaf:
@@ -186,7 +186,7 @@ class Probes:
     # ---------------------------------------------------------------- answers
 
     def answer(self, now: Nanos, peer: PeerId, number: int) -> Nanos | None:
-        """The round trip that an answer took, however late; None if this peer sent no such probe."""
+        """End a probe by its answer, and return the round trip, even of a late one; None if there was no such probe."""
         for probes in (self._pending, self._given_up):
             probe = probes.get(peer)
             if probe is not None and number in probe.sent_ns:
@@ -225,7 +225,7 @@ class Probes:
     def give_up(self, peer: PeerId) -> None:
         probe = self._pending[peer]
         self.cancel(peer)
-        put(self._given_up, peer, probe, GIVEN_UP)
+        put_newest(self._given_up, peer, probe, GIVEN_UP)
 
     def set_timer(self) -> list[PluginEffect]:
         """The timer for the next probe that is due, unless one runs."""

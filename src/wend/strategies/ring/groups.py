@@ -13,7 +13,7 @@ from wend.matching.filters import Filter
 from wend.model.events import Event, PeerId
 from wend.model.units import Nanos
 from wend.protocol.plugins import DeliverHere, Notice
-from wend.strategies.ring.bounded import Seen
+from wend.strategies.ring.bounded import RecentItems
 from wend.strategies.ring.key_based import LAST_TRIES, MAX_HOPS, KeyBasedInterest
 
 EVERYTHING = "everything"
@@ -58,7 +58,7 @@ class GroupEvents:
     def __init__(self, interest: KeyBasedInterest, children: Callable[[str, Event], list[PeerId]]) -> None:
         self._interest = interest
         self._children = children
-        self._forwarded = Seen()
+        self._forwarded = RecentItems()
 
     def publish(self, now: Nanos, event: Event, born_ns: Nanos) -> None:
         if not self._interest.ring.has_joined:

@@ -13,7 +13,7 @@ from wend.matching.filters import Filter
 from wend.model.events import Event, PeerId
 from wend.model.units import Nanos
 from wend.protocol.plugins import PeerConfig, Refuse
-from wend.strategies.ring.bounded import batches
+from wend.strategies.ring.bounded import split_into_batches
 from wend.strategies.ring.groups import DownTree, GroupEvents, ToRoot, find_group
 from wend.strategies.ring.key_based import Entry, EntryId, KeyBasedInterest
 from wend.strategies.ring.reverse_paths import Outgoing, PlacePaths
@@ -52,7 +52,7 @@ class GroupPaths(PlacePaths[str]):
         return None if hop is None else Outgoing(hop, WantInGroup(place, entries))
 
     def make_withdrawals(self, place: str, hop: PeerId | None, entries: list[Entry]) -> list[Outgoing]:
-        ids = [] if hop is None else batches([entry.id for entry in entries])
+        ids = [] if hop is None else split_into_batches([entry.id for entry in entries])
         return [Outgoing(hop, UnwantInGroup(place, batch)) for batch in ids if hop is not None]
 
     def make_renewal(self, place: str, ids: tuple[EntryId, ...]) -> RenewInGroup:
@@ -113,7 +113,7 @@ class Hermes(KeyBasedInterest):
     def on_unsubscribed(self, now: Nanos, entry: Entry, filter_: Filter) -> None:
         self._carry_out(self._paths.remove(find_group(filter_), self.me, (entry.id,)))
 
-    def on_beacon(self, now: Nanos) -> None:
+    def on_beacon_due(self, now: Nanos) -> None:
         for group in list(self._paths.tables):
             self._carry_out(self._paths.expire(now, group))
         for group, table in self._paths.tables.items():

@@ -201,7 +201,7 @@ class KeyBasedInterest(Interest):
     def on_undelivered(self, now: Nanos, peer: PeerId, message: Any) -> None:
         raise NotImplementedError
 
-    def on_beacon(self, now: Nanos) -> None:
+    def on_beacon_due(self, now: Nanos) -> None:
         """Renew this peer's entries, and forget entries that were not renewed. Called once per beacon period."""
         raise NotImplementedError
 
@@ -233,7 +233,7 @@ class KeyBasedInterest(Interest):
                 self.on_subscriptions_changed(now)
             case Due("beacon"):
                 if not self.is_stopping:
-                    self.on_beacon(now)
+                    self.on_beacon_due(now)
                     self.out.append(Timer(now + self.key_settings.beacon_ns, _BEACON))
             case Due(name):
                 self.on_due(now, name)

@@ -98,7 +98,7 @@ class LeafSet:
             return self.peers[split - 1] if split else None
         return self.peers[split] if split < len(self.peers) else None
 
-    def before(self, peer: PeerId) -> PeerId:
+    def predecessor_of(self, peer: PeerId) -> PeerId:
         """The member that precedes a peer on the ring, or this peer."""
         index = bisect_left(self.offsets, (node_id(peer) - self.mine) & _MASK)
         return self.peers[index - 1] if index else self.me

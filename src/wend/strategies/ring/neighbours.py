@@ -52,7 +52,7 @@ class Neighbours:
         self._has_changed = True
         return self.successor.follow(now, self.leaf_set.successor)
 
-    def meet(self, now: Nanos, peer: PeerId) -> list[PluginEffect]:
+    def record_message(self, now: Nanos, peer: PeerId) -> list[PluginEffect]:
         """Record a message of a peer. If the peer counts as dead, ping it: only an answer shows that it receives
         messages."""
         if peer in self.dead:
@@ -62,7 +62,7 @@ class Neighbours:
 
     def admit(self, now: Nanos, peer: PeerId) -> Iterator[PluginEffect]:
         """Record a message that makes its sender a member, if the sender is near enough."""
-        yield from self.meet(now, peer)
+        yield from self.record_message(now, peer)
         if peer not in self.dead and self.leaf_set.add(peer):
             yield from self.follow_leaf_set(now)
 
@@ -80,12 +80,12 @@ class Neighbours:
         """Probe the peers that belong in this leaf set, and those that the sender found dead."""
         for peer in leaves:
             if peer not in self.leaf_set.peers:  # most are members
-                yield from self.consider(now, peer)
+                yield from self.probe_if_nearer(now, peer)
         for peer in dead:
             if peer in self.leaf_set:
                 yield from self._check_claim(now, peer)
 
-    def consider(self, now: Nanos, peer: PeerId) -> list[PluginEffect]:
+    def probe_if_nearer(self, now: Nanos, peer: PeerId) -> list[PluginEffect]:
         """Probe a peer that others name if it belongs in the leaf set, unless it is surely dead."""
         belongs = self.leaf_set.fits(peer) and not self.dead.is_certain(now, peer)
         return self.probes.exchange(now, peer) if belongs else []
@@ -116,7 +116,7 @@ class Neighbours:
 
     def announce(self, now: Nanos, dead: PeerId, is_claim: bool) -> Iterable[PluginEffect]:
         """Announce a dead member: its predecessor informs all members; other peers inform the predecessor."""
-        before = self.leaf_set.before(dead)
+        before = self.leaf_set.predecessor_of(dead)
         if before == self._me:
             return self.probes.exchange_with_all(now)
         return [] if is_claim else self.probes.exchange(now, before)

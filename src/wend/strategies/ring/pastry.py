@@ -118,9 +118,9 @@ class Pastry(Membership):
             entry = rows[row][(key >> (BITS - DIGIT_BITS - DIGIT_BITS * row)) & (COLUMNS - 1)]
             if entry is not None and entry not in avoid:
                 return entry
-        return self._any_closer(key, row, avoid)
+        return self._find_any_closer(key, row, avoid)
 
-    def _any_closer(self, key: int, row: int, avoid: Collection[PeerId]) -> PeerId:
+    def _find_any_closer(self, key: int, row: int, avoid: Collection[PeerId]) -> PeerId:
         """For an empty cell, which is rare: the peer with the longest prefix that is closer to the key."""
         limit = distance(self._leaf.mine, key)
         best, best_rank = self.me, (row, -limit)
@@ -179,7 +179,7 @@ class Pastry(Membership):
             self._on_timer(now, event.name)
         elif type(event) is Begun:
             self._out.append(Timer(now + 1 + node_id(self.me) % self._period_ns, _BEAT))
-            self._begin(now, event.contacts, event.contacts_follow)
+            self._start_joining(now, event.contacts, event.contacts_follow)
         elif type(event) is ContactFound:
             self._on_contact(now, event.peer)
         elif type(event) is Unanswered:
@@ -208,8 +208,8 @@ class Pastry(Membership):
                 self._out += neighbours.compare(now, sender, leaves)
             case TablePing(number):
                 self._send(sender, TablePong(number))
-                self._out += neighbours.meet(now, sender)
-                self._out += neighbours.consider(now, sender)
+                self._out += neighbours.record_message(now, sender)
+                self._out += neighbours.probe_if_nearer(now, sender)
             case TablePong(number):
                 self._on_pong(now, sender, number)
             case LeafProbe(number, incarnation, leaves, dead):
@@ -226,14 +226,14 @@ class Pastry(Membership):
                 self._on_join_request(now, sender, message)
             case JoinReply(leaves):
                 self._is_joining = self._is_joining or not self.has_joined
-                self._out += neighbours.meet(now, sender)
-                self._out += neighbours.consider(now, sender)
+                self._out += neighbours.record_message(now, sender)
+                self._out += neighbours.probe_if_nearer(now, sender)
                 self._out += neighbours.probe_candidates(now, leaves)
             case RowRequest(row):
-                self._out += neighbours.meet(now, sender)
+                self._out += neighbours.record_message(now, sender)
                 self._out += self._upkeep.send_row(sender, row)
             case TableRow(_, peers):
-                self._on_row(now, sender, peers)
+                self._on_table_row(now, sender, peers)
 
     def _on_timer(self, now: Nanos, name: str) -> None:
         if name == _BEAT:
@@ -249,7 +249,7 @@ class Pastry(Membership):
                     self._out += self._probes.repeat(now, peer, probe)
                 else:
                     self._probes.give_up(peer)
-                    self._give_up(now, peer, probe)
+                    self._on_probe_failed(now, peer, probe)
         elif name == JOIN:
             self._ask_next_contact(now)
 
@@ -258,7 +258,7 @@ class Pastry(Membership):
 
     # ---------------------------------------------------------------- joining
 
-    def _begin(self, now: Nanos, contacts: tuple[PeerId, ...], contacts_follow: bool) -> None:
+    def _start_joining(self, now: Nanos, contacts: tuple[PeerId, ...], contacts_follow: bool) -> None:
         others = tuple(dict.fromkeys(peer for peer in contacts if peer != self.me))
         if self._starts_settled:
             self._leaf.replace(others)
@@ -339,7 +339,7 @@ class Pastry(Membership):
             self._dead.discard(sender)
             self._table.confirm(sender)
             self._upkeep.measure(sender, trip_ns)
-            self._out += self._neighbours.consider(now, sender)
+            self._out += self._neighbours.probe_if_nearer(now, sender)
 
     def _on_leaf_reply(self, now: Nanos, sender: PeerId, reply: LeafReply) -> None:
         is_claim = self._probes.is_claim(sender)
@@ -352,13 +352,13 @@ class Pastry(Membership):
             self._upkeep.measure(sender, trip_ns)
             self._out += self._neighbours.probe_candidates(now, reply.leaves, reply.dead)
 
-    def _on_row(self, now: Nanos, sender: PeerId, peers: tuple[PeerId, ...]) -> None:
-        self._out += self._neighbours.meet(now, sender)
+    def _on_table_row(self, now: Nanos, sender: PeerId, peers: tuple[PeerId, ...]) -> None:
+        self._out += self._neighbours.record_message(now, sender)
         for peer in peers:
             if peer != self.me and peer not in self._dead:
                 self._upkeep.suggest(peer)
                 if self.has_joined:
-                    self._out += self._neighbours.consider(now, peer)
+                    self._out += self._neighbours.probe_if_nearer(now, peer)
 
     # ---------------------------------------------------------------- heartbeats and failures
 
@@ -394,25 +394,25 @@ class Pastry(Membership):
             self._out += self._upkeep.vacate(peer)
             self._out += self._probes.ping(now, peer)
 
-    def _give_up(self, now: Nanos, peer: PeerId, probe: PendingProbe) -> None:
+    def _on_probe_failed(self, now: Nanos, peer: PeerId, probe: PendingProbe) -> None:
         """Handle a peer that did not answer the last transmission of a probe."""
         if probe.is_last_chance and self._leaf.peers:
             self._dead.discard(peer)
             return
         self._dead.add(now, peer)  # a peer that is alone forgets none: its own network may be down
-        if not probe.is_last_chance and self._drop(now, peer) and self.has_joined:
+        if not probe.is_last_chance and self._forget_dead_peer(now, peer) and self.has_joined:
             self._out += self._neighbours.announce(now, peer, probe.is_claim)
             self._out += self._neighbours.repair_beside(now, peer)
 
     def _on_leave(self, now: Nanos, sender: PeerId, leaves: tuple[PeerId, ...]) -> None:
         self._probes.cancel(sender)
         self._dead.add(now, sender)
-        was_member = self._drop(now, sender)
+        was_member = self._forget_dead_peer(now, sender)
         self._out += self._neighbours.probe_candidates(now, leaves)
         if was_member:
             self._out += self._neighbours.repair_beside(now, sender)
 
-    def _drop(self, now: Nanos, peer: PeerId) -> bool:
+    def _forget_dead_peer(self, now: Nanos, peer: PeerId) -> bool:
         """Forget a dead peer. Returns whether it was a member of the leaf set."""
         was_member = peer in self._leaf
         self._out += self._upkeep.remove(peer)

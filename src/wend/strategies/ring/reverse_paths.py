@@ -22,7 +22,7 @@ from wend.model.errors import FilterError
 from wend.model.events import Attributes, PeerId
 from wend.model.units import Nanos
 from wend.protocol.plugins import Refuse
-from wend.strategies.ring.bounded import batches
+from wend.strategies.ring.bounded import split_into_batches
 from wend.strategies.ring.key_based import Entry, EntryId
 
 P = TypeVar("P")
@@ -93,9 +93,9 @@ class ReversePaths:
         elif len(self._branches) > FEW:
             onward += self._make_indexes(branch)
             return [each for each in onward if self.is_passed_on(each)]
-        return [*onward, branch] if self._place(branch, record) else onward
+        return [*onward, branch] if self._find_cover(branch, record) else onward
 
-    def _place(self, branch: Branch, record: _Record) -> bool:
+    def _find_cover(self, branch: Branch, record: _Record) -> bool:
         """Look for a branch that covers this one. Returns whether there is none."""
         if not self._covers:
             return True
@@ -159,7 +159,7 @@ class ReversePaths:
         orphans = [other for other, record in self._branches.items() if record.coverer == branch]
         for other in orphans:
             self._branches[other].coverer = None
-        return was_passed_on, [other for other in orphans if self._place(other, self._branches[other])]
+        return was_passed_on, [other for other in orphans if self._find_cover(other, self._branches[other])]
 
     def remove_all(self, branches: Iterable[Branch]) -> tuple[list[Entry], list[Branch]]:
         """Forget branches. Returns the entries that are no longer passed on, and the branches to pass on now."""
@@ -172,11 +172,11 @@ class ReversePaths:
             if was_passed_on:
                 removals[entry.id] = entry
         return (
-            [entry for id_, entry in removals.items() if not self._has(id_)],
+            [entry for id_, entry in removals.items() if not self._has_entry(id_)],
             [branch for branch in onward if self.is_passed_on(branch)],
         )
 
-    def _has(self, id_: EntryId) -> bool:
+    def _has_entry(self, id_: EntryId) -> bool:
         return any((id_, previous) in self._branches for previous in self._previous)
 
     # ---------------------------------------------------------------- questions
@@ -296,18 +296,18 @@ class PlacePaths(Generic[P]):
         if hop != table.next_hop:
             outgoing = self.move(place, hop)
         elif joined:
-            outgoing = self._announce(place, table, onward)
+            outgoing = self._make_announcement(place, table, onward)
         self._drop_empty(place)
         return [*refusals, *outgoing]
 
     def remove(self, place: P, previous: PeerId, ids: Iterable[EntryId]) -> list[Outgoing]:
         table = self.tables.get(place)
         branches = [] if table is None else [(id_, previous) for id_ in ids if (id_, previous) in table]
-        return self._remove(place, branches)
+        return self._remove_branches(place, branches)
 
     def remove_peer(self, place: P, previous: PeerId) -> list[Outgoing]:
         """Remove all entries that came from a peer."""
-        return self._remove(place, self.tables[place].branches_from(previous)) if place in self.tables else []
+        return self._remove_branches(place, self.tables[place].branches_from(previous)) if place in self.tables else []
 
     def renew(self, now: Nanos, place: P, previous: PeerId, ids: Iterable[EntryId]) -> list[EntryId]:
         """Renew entries. Returns those that are unknown."""
@@ -322,15 +322,17 @@ class PlacePaths(Generic[P]):
             return []
         for id_, _ in table.branches_from(self.me):
             table.renew(id_, self.me, now + self.expiry_ns + 1)
-        return self._remove(place, table.find_expired(now))
+        return self._remove_branches(place, table.find_expired(now))
 
-    def _remove(self, place: P, branches: list[Branch]) -> list[Outgoing]:
+    def _remove_branches(self, place: P, branches: list[Branch]) -> list[Outgoing]:
         """Remove branches, and send the next hop their removal and the entries that they covered."""
         table = self.tables.get(place)
         if table is None:
             return []
         removals, onward = table.remove_all(branches)
-        outgoing = self._announce(place, table, onward) + self.make_withdrawals(place, table.next_hop, removals)
+        outgoing = self._make_announcement(place, table, onward) + self.make_withdrawals(
+            place, table.next_hop, removals
+        )
         self._drop_empty(place)
         return outgoing
 
@@ -344,7 +346,7 @@ class PlacePaths(Generic[P]):
         """Pass all entries on to a new next hop. The former one forgets them when they expire."""
         table = self.tables[place]
         table.move(hop)
-        return self._announce(place, table, table.onward)
+        return self._make_announcement(place, table, table.onward)
 
     def reroute(self, place: P, dead: PeerId, hop: PeerId | None) -> list[Outgoing]:
         """Move to another next hop if the present one does not answer."""
@@ -357,7 +359,7 @@ class PlacePaths(Generic[P]):
     def repeat(self, place: P, ids: Iterable[EntryId] | None = None) -> list[Outgoing]:
         """Pass entries on again; all of them without `ids`."""
         table = self.tables[place]
-        return self._announce(place, table, table.onward if ids is None else table.find_branches(ids))
+        return self._make_announcement(place, table, table.onward if ids is None else table.find_branches(ids))
 
     def on_unknown(self, place: P, hop: PeerId, ids: Iterable[EntryId]) -> list[Outgoing]:
         """Send entries again that the next hop does not know."""
@@ -369,11 +371,11 @@ class PlacePaths(Generic[P]):
         table = self.tables[place]
         if table.next_hop is None:
             return []
-        return [Outgoing(table.next_hop, self.make_renewal(place, ids)) for ids in batches(table.onward_ids)]
+        return [Outgoing(table.next_hop, self.make_renewal(place, ids)) for ids in split_into_batches(table.onward_ids)]
 
-    def _announce(self, place: P, table: ReversePaths, onward: list[Branch]) -> list[Outgoing]:
+    def _make_announcement(self, place: P, table: ReversePaths, onward: list[Branch]) -> list[Outgoing]:
         messages = [
             self.make_announcement(place, table.next_hop, tuple([table.entry(branch) for branch in batch]))
-            for batch in batches(onward)
+            for batch in split_into_batches(onward)
         ]
         return [message for message in messages if message is not None]

@@ -96,7 +96,7 @@ class RoutingTable:
         """The peers of a row that have sent a message, except the receiver of the row."""
         return tuple([peer for peer in self.row(number) if peer != receiver and peer not in self._unconfirmed])
 
-    def after(self, cell: int) -> int | None:
+    def next_entry_after(self, cell: int) -> int | None:
         """The next cell that has an entry; the first one follows the last. Cells are numbered row by row."""
         total = COLUMNS * len(self.rows)
         for ahead in range(1, total + 1):
@@ -178,7 +178,7 @@ class TableUpkeep:
 
     def _probe_next(self, now: Nanos, period: int) -> Iterator[PluginEffect]:
         """Probe the next entry. At the first of a row, ask one of the row for its own: it may know nearer ones."""
-        cell = self._table.after(self._cell)
+        cell = self._table.next_entry_after(self._cell)
         assert cell is not None
         row, column = divmod(cell, COLUMNS)
         if row != self._cell // COLUMNS:

@@ -86,7 +86,7 @@ class Scribe(KeyBasedInterest):
         is_new = not group.children and not group.local
         group.children[child] = now + self.key_settings.expiry_ns
         if is_new:
-            self._join(name, group)
+            self._join_tree(name, group)
 
     def _remove_child(self, name: str, child: PeerId) -> None:
         if name in self._groups and self._groups[name].children.pop(child, None) is not None:
@@ -96,21 +96,21 @@ class Scribe(KeyBasedInterest):
         group = self._groups.get(name)
         if group is not None and group.parent == parent:
             group.parent = None
-            self._join(name, group, (parent,))
+            self._join_tree(name, group, (parent,))
 
     def on_subscribed(self, now: Nanos, entry: Entry, filter_: Filter) -> None:
         name = find_group(filter_)
         group = self._groups.setdefault(name, _Group())
         group.local += 1
         if group.local == 1 and not group.children:
-            self._join(name, group)
+            self._join_tree(name, group)
 
     def on_unsubscribed(self, now: Nanos, entry: Entry, filter_: Filter) -> None:
         name = find_group(filter_)
         self._groups[name].local -= 1
         self._leave_if_unused(name)
 
-    def _join(self, name: str, group: _Group, avoid: tuple[PeerId, ...] = ()) -> None:
+    def _join_tree(self, name: str, group: _Group, avoid: tuple[PeerId, ...] = ()) -> None:
         """Join by the next hop. A former parent forgets this peer when the join expires. Until the new branch has
         grown, events arrive by the old one."""
         group.parent = hop = self.next_hop_to(name, avoid)
@@ -125,15 +125,15 @@ class Scribe(KeyBasedInterest):
             if group.parent is not None:
                 self.send(group.parent, LeaveGroup(name))
 
-    def on_beacon(self, now: Nanos) -> None:
+    def on_beacon_due(self, now: Nanos) -> None:
         for name, group in list(self._groups.items()):
             for child in [child for child, expires in group.children.items() if expires <= now]:
                 del group.children[child]
             self._leave_if_unused(name)
             if name in self._groups:
-                self._join(name, group)
+                self._join_tree(name, group)
 
     def on_ownership_changed(self, now: Nanos) -> None:
         for name, group in self._groups.items():
             if self.next_hop_to(name) != group.parent:
-                self._join(name, group)
+                self._join_tree(name, group)

@@ -56,7 +56,7 @@ class FilterGroup:
         self.constraints = constraints
         self.qos = qos
         self.count = count
-        self.text = _text(constraints)
+        self.text = _constraints_text(constraints)
 
     @property
     def size(self) -> int:
@@ -75,7 +75,7 @@ class FilterGroup:
             return False
         if hull != self.constraints:
             self.constraints = hull
-            self.text = _text(hull)
+            self.text = _constraints_text(hull)
         self.qos = strictest
         return True
 
@@ -137,11 +137,15 @@ class FilterSummary:
         if self.level == EXACT:
             self._exact[number] = (text, qos)
             self.size += entry_bytes(text)
-            self._touch(number, new=True)
+            self._mark_changed(number, new=True)
         else:
             for conjunction in filter_.conjunctions:
                 self._extend_group(
-                    self._groups, _key(self.level, constraints := _constraints(conjunction), qos), constraints, qos, 1
+                    self._groups,
+                    _group_key(self.level, constraints := _constraints(conjunction), qos),
+                    constraints,
+                    qos,
+                    1,
                 )
         while self.size > self._limit and self.level < TRUE:
             self._coarsen()
@@ -151,17 +155,17 @@ class FilterSummary:
         self._count -= 1
         if self.level == EXACT:
             self.size -= entry_bytes(self._exact.pop(number)[0])
-            self._touch_removed(number)
+            self._mark_removed(number)
             return
         self._ended_count += 1
         for conjunction in filter_.conjunctions:
-            key = _key(self.level, _constraints(conjunction), qos)
+            key = _group_key(self.level, _constraints(conjunction), qos)
             group = self._groups[key]
             group.count -= 1
             if not group.count:
                 del self._groups[key]
                 self.size -= group.size
-                self._touch_removed(group.number)
+                self._mark_removed(group.number)
         if self._ended_count >= self._count and self._count <= MAX_REBUILT:
             self._rebuild()
 
@@ -172,11 +176,11 @@ class FilterSummary:
         self._groups.clear()
         self._mark_replaced()
 
-    def _touch(self, number: int, new: bool = False) -> None:
+    def _mark_changed(self, number: int, new: bool = False) -> None:
         """Record that an entry is new or has changed."""
         self._touched.setdefault(number, not new)
 
-    def _touch_removed(self, number: int) -> None:
+    def _mark_removed(self, number: int) -> None:
         """Record that an entry was removed. If it was new since `take_changes`, nothing has changed."""
         if self._touched.get(number, True):
             self._touched[number] = True
@@ -193,9 +197,9 @@ class FilterSummary:
         if not group.number:
             group.number = self._next
             self._next -= 1
-            self._touch(group.number, new=True)
+            self._mark_changed(group.number, new=True)
         elif changed:
-            self._touch(group.number)
+            self._mark_changed(group.number)
 
     def _coarsen(self) -> None:
         """Merge the groups of this level into those of the next one."""
@@ -205,7 +209,7 @@ class FilterSummary:
             for _, _, filter_, qos in self._members():
                 for conjunction in filter_.conjunctions:
                     self._extend_group(
-                        coarser, _key(level, constraints := _constraints(conjunction), qos), constraints, qos, 1
+                        coarser, _group_key(level, constraints := _constraints(conjunction), qos), constraints, qos, 1
                     )
             self._exact.clear()
             self._ended_count = 0
@@ -222,17 +226,17 @@ class FilterSummary:
     def _rebuild(self) -> None:
         """Rebuild at the finest level that fits in half of the bound, or else at the present level."""
         self._ended_count = 0
-        if self._try_exact():
+        if self._rebuild_exactly():
             return
         for level in range(EQUAL, self.level + 1):
             bound = self._limit // 2 if level < self.level else self._limit
             groups = _groups_at(level, self._members(), bound)
             if groups is not None:
-                self._adopt(level, groups)
+                self._replace_groups(level, groups)
                 return
         # narrower hulls may have longer texts, so that no level fits: the groups stay as they are
 
-    def _try_exact(self) -> bool:
+    def _rebuild_exactly(self) -> bool:
         exact: dict[int, SummaryEntry] = {}
         size = 0
         for number, text, _, qos in self._members():
@@ -245,7 +249,7 @@ class FilterSummary:
         self._mark_replaced()
         return True
 
-    def _adopt(self, level: int, groups: dict[Key, FilterGroup]) -> None:
+    def _replace_groups(self, level: int, groups: dict[Key, FilterGroup]) -> None:
         """Replace the groups. At the same level, entries keep their numbers."""
         before = self._groups if level == self.level else {}
         for key, group in groups.items():
@@ -253,11 +257,11 @@ class FilterSummary:
             if old is None:
                 group.number = self._next
                 self._next -= 1
-                self._touch(group.number, new=True)
+                self._mark_changed(group.number, new=True)
             else:
                 group.number = old.number
                 if (old.text, old.qos) != (group.text, group.qos):
-                    self._touch(group.number)
+                    self._mark_changed(group.number)
         if level != self.level:
             self._mark_replaced()
         self.level, self._groups = level, groups
@@ -291,7 +295,7 @@ def _groups_at(level: int, members: Iterable[Member], bound: int) -> dict[Key, F
     for _, _, filter_, qos in members:
         for conjunction in filter_.conjunctions:
             constraints = _constraints(conjunction)
-            size += _add_members(groups, _key(level, constraints, qos), constraints, qos, 1)[1]
+            size += _add_members(groups, _group_key(level, constraints, qos), constraints, qos, 1)[1]
         if size > bound:
             return None
     return groups
@@ -320,16 +324,16 @@ def _constraints(one: Conjunction) -> Constraints:
     for _, values in constraints:
         if values.absent or (values.booleans and values.numbers):
             return tuple(
-                [(name, _plain(values)) for name, values in constraints if not values.absent or values == ABSENT]
+                [(name, _plain_values(values)) for name, values in constraints if not values.absent or values == ABSENT]
             )
     return constraints
 
 
-def _plain(values: Values) -> Values:
+def _plain_values(values: Values) -> Values:
     return values if is_expressible(values) else PRESENT
 
 
-def _key(level: int, constraints: Constraints, qos: Qos) -> Key:
+def _group_key(level: int, constraints: Constraints, qos: Qos) -> Key:
     """The key of the group of a conjunction with these constraints."""
     kind = (qos.deadline_ns is None, qos.factor is None, qos.group)
     if level == TRUE:
@@ -378,7 +382,7 @@ def _coarser_key(level: int, key: Key) -> Key:
     return (key[0], *parts)
 
 
-def _text(constraints: Constraints) -> str:
+def _constraints_text(constraints: Constraints) -> str:
     """The conjunction as text. It is wider if no text can express the constraints."""
     widened = tuple([(name, PRESENT if values == NUMBERS else values) for name, values in constraints])
     text = conjunction_text(Conjunction(widened))
@@ -392,13 +396,13 @@ def _hull(mine: Values, theirs: Values) -> Values:
     if mine.booleans:
         return mine if mine.booleans == (False, True) else Values(booleans=(False, True))
     if mine.numbers:
-        cuts = _range(mine.numbers, theirs.numbers)
+        cuts = _bounding_range(mine.numbers, theirs.numbers)
         return mine if cuts == mine.numbers else Values(numbers=cuts)
-    cuts = _range(mine.strings, theirs.strings)
+    cuts = _bounding_range(mine.strings, theirs.strings)
     return mine if cuts == mine.strings else Values(strings=cuts)
 
 
-def _range(mine: Cuts, theirs: Cuts) -> Cuts:
+def _bounding_range(mine: Cuts, theirs: Cuts) -> Cuts:
     low = mine[0] if mine[0] <= theirs[0] else theirs[0]
     if len(mine) % 2 or len(theirs) % 2:
         return (low,)

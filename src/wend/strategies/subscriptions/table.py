@@ -108,7 +108,7 @@ class SubscriptionTable:
             if any(local.is_announced(n) and not local.qos(n).group for n in numbers):
                 peers.add(me)
             targets = tuple(sorted(peers))
-            _remember(self._targets, key, targets)
+            _add_to_cache(self._targets, key, targets)
         if event.groups:
             return tuple(sorted({*targets, *[peers[0] for _, peers in event.groups if peers]}))
         return targets
@@ -140,7 +140,7 @@ class SubscriptionTable:
             notify = tuple(
                 [(SubscriptionId(me, n), effective_deadline(local.qos(n), publisher, me, graph)) for n in wanted]
             )
-            _remember(self._notify, key, notify)
+            _add_to_cache(self._notify, key, notify)
         passed_on = event.origin is not None
         if not passed_on and local.is_plain and not event.direct:
             return notify
@@ -213,7 +213,7 @@ class SubscriptionTable:
             offers = [parse(text) for text in self._advertisements]
             is_covered = any(offer.matches(event.attributes) for offer in offers)
             if all(offer.topic is not None for offer in offers):
-                _remember(topics, topic, is_covered)
+                _add_to_cache(topics, topic, is_covered)
         return is_covered
 
     def subscribe(self, wanted: LocalSubscription, me: PeerId) -> None:
@@ -302,7 +302,7 @@ class SubscriptionTable:
         if (
             subscriber in self.interests and event.id[0] in self.interests
         ):  # a neighbour can invent peers: do not cache those
-            _remember(self._deadlines, key, tightest)
+            _add_to_cache(self._deadlines, key, tightest)
         return tightest
 
     def _key(self, event: Event) -> object:
@@ -335,7 +335,7 @@ class SubscriptionTable:
         mine = tuple([Subscription(SubscriptionId(view.me, n), text, qos) for n, (text, qos) in entries.items()])
         version = (view.incarnation, self._revision)
         interest = PeerInterest(view.me, version, mine, self._advertisements, bool(self._durable), self.away_ns)
-        self.learn(interest)
+        self.replace_interest(interest)
         return interest
 
     def skip_to_revision(self, revision: int) -> None:
@@ -366,7 +366,7 @@ class SubscriptionTable:
         self._timer_ns = self._announced_ns + PAUSE_NS
         return [Timer(self._timer_ns, ANNOUNCE)]
 
-    def learn(self, interest: PeerInterest) -> bool:
+    def replace_interest(self, interest: PeerInterest) -> bool:
         """Replace a peer's interest. If one of its filters does not parse, change nothing and return False."""
         origin = interest.origin
         known = self.interests.get(origin)
@@ -383,20 +383,20 @@ class SubscriptionTable:
             return False
         for key in before:
             self._index.discard(key)
-            self._count(self._subscriptions.pop(key, None), -1)
+            self._count_subscription(self._subscriptions.pop(key, None), -1)
         self.interests[origin] = interest
         for key, parsed, subscription in changed:
             self._index.add(key, parsed)
-            self._count(self._subscriptions.get(key), -1)
+            self._count_subscription(self._subscriptions.get(key), -1)
             self._subscriptions[key] = subscription
-            self._count(subscription, 1)
+            self._count_subscription(subscription, 1)
         self._tests_only_topics = self._index.has_only_topics
         self._targets.clear()
         self._notify.clear()
         self._deadlines.clear()
         return True
 
-    def _count(self, subscription: Subscription | None, step: int) -> None:
+    def _count_subscription(self, subscription: Subscription | None, step: int) -> None:
         if subscription is not None:
             qos = subscription.qos
             self._ordered_count += step if qos.order else 0
@@ -404,7 +404,7 @@ class SubscriptionTable:
             self._grouped_count += step if qos.group else 0
 
 
-def _remember(cache: dict[K, V], key: K, value: V) -> None:
+def _add_to_cache(cache: dict[K, V], key: K, value: V) -> None:
     """Cache a value. New topics may appear for ever, so a full cache starts empty again."""
     if len(cache) >= MAX_CACHED:
         cache.clear()

@@ -68,7 +68,7 @@ class Family:
         return below
 
     def record_child_alive(self, peer: PeerId, round_: int) -> bool:
-        """Note a sign of life. Return False if the peer is not a child."""
+        """Record a sign of life of a child. Return False if the peer is not a child."""
         child = self.children.get(peer)
         if child is None:
             return False

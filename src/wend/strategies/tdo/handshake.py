@@ -103,7 +103,7 @@ class LinkHandshake:
     # ---------------------------------------------------------------- making and ending
 
     def offer(self, peer: PeerId, path: Path, others: tuple[tuple[PeerId, Path], ...] = ()) -> list[PluginEffect]:
-        link = self._add(peer, path)
+        link = self._add_link(peer, path)
         return [MakeLink(peer, path), SendTo(peer, LinkOffer(link.mine, path, others))]
 
     def offer_again(self, peer: PeerId) -> SendTo:
@@ -112,11 +112,11 @@ class LinkHandshake:
         return SendTo(peer, LinkOffer(link.mine, link.path))
 
     def accept(self, peer: PeerId, path: Path, theirs: int) -> list[PluginEffect]:
-        self._add(peer, path, theirs)
+        self._add_link(peer, path, theirs)
         return [MakeLink(peer, path), self.keep_alive(peer)]
 
     def decline(self, peer: PeerId, theirs: int) -> SendTo:
-        self._end_up_to(peer, theirs)
+        self._void_numbers(peer, theirs)
         return SendTo(peer, Unlinked(0, theirs))
 
     def reroute(self, peer: PeerId, path: Path) -> list[PluginEffect]:
@@ -125,24 +125,24 @@ class LinkHandshake:
 
     def unlink(self, peer: PeerId, heir: PeerId | None = None) -> list[PluginEffect]:
         link = self.links.pop(peer)
-        self._end_up_to(peer, link.theirs)
+        self._void_numbers(peer, link.theirs)
         return [SendTo(peer, Unlinked(link.mine, link.theirs, heir)), EndLink(peer)]
 
     def keep_alive(self, peer: PeerId) -> SendTo:
         return SendTo(peer, KeepAlive(self.links[peer].mine, self.component.leader, self.component.beat))
 
-    def _add(self, peer: PeerId, path: Path, theirs: int = 0) -> LinkRecord:
+    def _add_link(self, peer: PeerId, path: Path, theirs: int = 0) -> LinkRecord:
         self._number += 1
         link = self.links[peer] = LinkRecord(self._number, path, theirs, self._rounds.number)
         return link
 
-    def _end_up_to(self, peer: PeerId, theirs: int) -> None:
+    def _void_numbers(self, peer: PeerId, theirs: int) -> None:
         self._void[peer] = max(theirs, self._void.get(peer, 0))
 
     # ---------------------------------------------------------------- messages of the other end
 
     def confirm(self, peer: PeerId, theirs: int) -> None:
-        """The other end has the link, under this number."""
+        """Record that the other end has the link, under this number."""
         self.links[peer].theirs, self.links[peer].heard = theirs, self._rounds.number
 
     def on_keep_alive(self, sender: PeerId, message: KeepAlive) -> bool:
@@ -153,8 +153,8 @@ class LinkHandshake:
         self.component.on_beacon(message.leader, message.beat)
         return True
 
-    def hear_unlinked(self, sender: PeerId, message: Unlinked) -> list[PluginEffect]:
-        self._end_up_to(sender, message.mine)
+    def on_unlinked(self, sender: PeerId, message: Unlinked) -> list[PluginEffect]:
+        self._void_numbers(sender, message.mine)
         link = self.links.get(sender)
         if link is None or not (link.mine <= message.yours or 0 < link.theirs <= message.mine):
             return []

@@ -62,7 +62,7 @@ class HomeRouters:
         if router is None or router in self._own or len(self._own) == MOST:
             return False
         self._own.append(router)
-        self._elect(router)
+        self._elect_representative(router)
         return True
 
     def representatives_on(self, path: Path) -> list[tuple[PeerId, int]]:
@@ -94,10 +94,10 @@ class HomeRouters:
                 home = Home(tuple(dict.fromkeys((*before.routers, *home.routers)))[:MOST], before.beat, before.since)
             self._homes[peer] = home
             for router in home.routers:
-                has_changed |= router not in before.routers and self._elect(router)
+                has_changed |= router not in before.routers and self._elect_representative(router)
             for router in before.routers:
                 if router not in home.routers:
-                    self._elect(router)
+                    self._elect_representative(router)
         return has_changed
 
     def expire(self, round_: int) -> None:
@@ -110,9 +110,9 @@ class HomeRouters:
         if home is not None:
             self._dead[peer] = home.beat
             for router in home.routers:
-                self._elect(router)
+                self._elect_representative(router)
 
-    def _elect(self, router: Router) -> bool:
+    def _elect_representative(self, router: Router) -> bool:
         """Choose the peer that represents a router. Return True if it changed."""
         peers = [peer for peer, home in self._homes.items() if router in home.routers]
         if router in self._own:

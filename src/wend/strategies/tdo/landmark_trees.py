@@ -35,7 +35,7 @@ from wend.strategies.tdo.messages import (
     Renew,
     refuse,
 )
-from wend.strategies.tdo.paths import PathTracer, is_prefix, is_same, is_valid
+from wend.strategies.tdo.paths import PathTracer, has_valid_length, is_prefix, is_same
 from wend.strategies.tdo.rounds import MembershipSettings, Rounds
 
 ELECTION = 8
@@ -87,7 +87,7 @@ class LandmarkTrees:
         round_ = self._rounds.number
         self._census.tick()
         if round_ % ELECTION == 0 and not self.is_landmark:
-            self._elect()
+            self._elect_landmark()
         for root in self._others.expire(round_):
             self.families.pop(root, None)
         yield from self._ask_parents()
@@ -104,7 +104,7 @@ class LandmarkTrees:
             family.drop_silent_children(round_)
         yield from self._links.update(self.families)
 
-    def _elect(self) -> None:
+    def _elect_landmark(self) -> None:
         if self._rounds.draw.random() * self._census.peers < self._k - len(self._others):
             self.families[self._me] = Family()
 
@@ -165,11 +165,11 @@ class LandmarkTrees:
             case JoinTree() | Renew() if not self.is_landmark:  # an earlier incarnation was one
                 yield SendTo(sender, Dissolve(self._me, self._rounds.first_beat))
             case JoinTree(near):
-                yield from self._join(sender, near)
+                yield from self._find_place(sender, near)
             case Renew(path):
                 yield from self._tracer.repeat(sender, path)
-            case Find(root, peer, path) if is_valid(path):
-                yield from self._match(root, peer, path)
+            case Find(root, peer, path) if has_valid_length(path):
+                yield from self._place_child(root, peer, path)
             case Adopt():
                 yield from self._on_adopt(sender, message)
             case ParentAlive(roots):
@@ -184,7 +184,7 @@ class LandmarkTrees:
             case _:
                 yield refuse(sender, message)
 
-    def _join(self, peer: PeerId, near: bool) -> Effects:
+    def _find_place(self, peer: PeerId, near: bool) -> Effects:
         path = self._tracer.paths.get(peer)
         if path is None:
             yield from self._tracer.trace(peer, self._rounds.number)
@@ -193,7 +193,7 @@ class LandmarkTrees:
             self.families[self._me].children[peer] = (path, self._rounds.number)
             yield SendTo(peer, Adopt(self._me, path, ()))
         else:
-            yield from self._match(self._me, peer, path)
+            yield from self._place_child(self._me, peer, path)
 
     def handle_path(self, peer: PeerId, path: Path | None) -> Effects:
         """Place a peer to which this landmark has measured the path, unless it has its place already."""
@@ -209,7 +209,7 @@ class LandmarkTrees:
             if path == before:
                 return
             self.families[self._me].children.pop(peer, None)
-        yield from self._match(self._me, peer, path or UNKNOWN)
+        yield from self._place_child(self._me, peer, path or UNKNOWN)
         yield from self._links.update(self.families)
 
     def _is_child(self, root: PeerId, peer: PeerId) -> bool:
@@ -245,7 +245,7 @@ class LandmarkTrees:
 
     # ---------------------------------------------------------------- path matching
 
-    def _match(self, root: PeerId, peer: PeerId, path: Path) -> Effects:
+    def _place_child(self, root: PeerId, peer: PeerId, path: Path) -> Effects:
         """Algorithm 5.3: place a peer below a child, or here. Then it may get some of this peer's children."""
         family = self.families.get(root)
         if family is None or peer in (self._me, family.parent):
@@ -270,7 +270,7 @@ class LandmarkTrees:
         if root == self._me or root not in self._others:
             return
         fits = is_prefix(parent_path, path) or (is_same(parent_path, path) and sender < self._me)
-        if not fits or not is_valid(path):
+        if not fits or not has_valid_length(path):
             yield refuse(sender, message)
             return
         family = self.families.setdefault(root, Family())
@@ -278,5 +278,5 @@ class LandmarkTrees:
             for child, child_path in family.release_children():
                 yield SendTo(sender, Find(root, child, child_path))
         for child, child_path in message.children:
-            if is_valid(child_path):
-                yield from self._match(root, child, child_path)
+            if has_valid_length(child_path):
+                yield from self._place_child(root, child, child_path)

@@ -32,40 +32,40 @@ class Census:
         self.epoch = 1
         self.ended = 0
         """The number of epochs that this peer has seen for at least half of their length."""
-        self.minima = self._fresh()
+        self.minima = self._draw_minima()
 
     @property
     def peers(self) -> float:
         """The estimate of the previous epoch, or of the current one while it is the first."""
-        return max(self._last, 1.0) if self.ended else max(self._estimate(), 1.0)
+        return max(self._last, 1.0) if self.ended else max(self._estimate_peers(), 1.0)
 
     def tick(self) -> bool:
         """End a period. Return True if an epoch ended, too."""
         self._left -= 1
         if self._left > 0:
             return False
-        self._begin(self.epoch + 1)
+        self._begin_epoch(self.epoch + 1)
         return True
 
     def merge(self, epoch: int, minima: tuple[float, ...]) -> None:
         if len(minima) != DRAWS or epoch < self.epoch or not all(m > 0.0 for m in minima):
             return
         if epoch > self.epoch:
-            self._begin(epoch)
+            self._begin_epoch(epoch)
         self.minima = tuple(map(min, self.minima, minima))
 
-    def _begin(self, epoch: int) -> None:
+    def _begin_epoch(self, epoch: int) -> None:
         if self._left < EPOCH // 2:
-            self._last = self._estimate()
+            self._last = self._estimate_peers()
             self.ended += 1
         self.epoch = epoch
         self._left = EPOCH
-        self.minima = self._fresh()
+        self.minima = self._draw_minima()
 
-    def _estimate(self) -> float:
+    def _estimate_peers(self) -> float:
         return (DRAWS - 1) / sum(self.minima)
 
-    def _fresh(self) -> tuple[float, ...]:
+    def _draw_minima(self) -> tuple[float, ...]:
         return tuple(self._draw.expovariate(1.0) for _ in range(DRAWS))
 
 

@@ -29,7 +29,7 @@ from wend.strategies.tdo.messages import (
     Unlinked,
     refuse,
 )
-from wend.strategies.tdo.paths import PathTracer, is_valid
+from wend.strategies.tdo.paths import PathTracer, has_valid_length
 from wend.strategies.tdo.rounds import WARM, MembershipSettings, Rounds
 
 SPARE = 2
@@ -159,20 +159,20 @@ class LinkOverlay:
                 if not self.handshake.on_keep_alive(sender, message) and not self.tracer.is_pending(sender):
                     yield SendTo(sender, Unlinked(0, number))
             case Unlinked():
-                yield from self._hear_unlinked(sender, message)
-            case LinkOffer(path=path) if is_valid(path):
+                yield from self._on_unlinked(sender, message)
+            case LinkOffer(path=path) if has_valid_length(path):
                 yield from self._on_offer(sender, message)
-            case Join(peer, path) if path is None or is_valid(path):
+            case Join(peer, path) if path is None or has_valid_length(path):
                 yield from self._on_join(sender, peer, path)
             case MultiJoin(peers):
-                yield from self._on_joins(peers)
+                yield from self._on_multi_join(peers)
             case ProbePong():
                 self.handle_probe_answer(now, sender)
             case _:
                 yield refuse(sender, message)
 
-    def _hear_unlinked(self, sender: PeerId, message: Unlinked) -> Effects:
-        yield from self.handshake.hear_unlinked(sender, message)
+    def _on_unlinked(self, sender: PeerId, message: Unlinked) -> Effects:
+        yield from self.handshake.on_unlinked(sender, message)
         if message.heir is not None:
             self.rounds.sampling.forget(sender)
             if message.heir not in self.links:
@@ -182,7 +182,7 @@ class LinkOverlay:
     def _on_offer(self, sender: PeerId, offer: LinkOffer) -> Effects:
         if self.handshake.is_void(sender, offer.number):  # its sender has withdrawn it
             return
-        yield from self._on_joins(offer.others)
+        yield from self._on_multi_join(offer.others)
         if sender in self.links:
             self.handshake.confirm(sender, offer.number)
             yield self.handshake.keep_alive(sender)
@@ -198,9 +198,9 @@ class LinkOverlay:
         elif peer != self.me:
             yield from self.handle_join(peer, path)
 
-    def _on_joins(self, peers: tuple[tuple[PeerId, Path], ...]) -> Effects:
+    def _on_multi_join(self, peers: tuple[tuple[PeerId, Path], ...]) -> Effects:
         for peer, path in peers:
-            if is_valid(path):
+            if has_valid_length(path):
                 yield from self._on_join(self.me, peer, path)
 
 

@@ -85,7 +85,7 @@ class PathMatching(LinkOverlay):
             peers = self.rounds.sampling.sample(count, frozenset(self._joined))
         elif count:
             yield from self._round_trips.probe(now, round_)
-            peers = self._best(count, self._round_trips)
+            peers = self._choose_peers(count, self._round_trips)
         else:
             peers = []
         self._joined.update(peers)
@@ -94,7 +94,7 @@ class PathMatching(LinkOverlay):
                 yield from self.join(peer)
         yield from self.retrace(self._joined)
 
-    def _best(self, count: int, round_trips: ProbedRoundTrips) -> list[PeerId]:
+    def _choose_peers(self, count: int, round_trips: ProbedRoundTrips) -> list[PeerId]:
         if self.rounds.number < 2 * WARM:  # let answers come in before choosing
             return []
         peers = round_trips.best(count, self._joined)
@@ -108,7 +108,7 @@ class PathMatching(LinkOverlay):
 
     def handle_join(self, peer: PeerId, path: Path | None) -> Effects:
         if path is not None:
-            yield from self._match(peer, path)
+            yield from self._place_joiner(peer, path)
         else:
             yield from self.tracer.trace(peer, self.rounds.number)
 
@@ -124,13 +124,13 @@ class PathMatching(LinkOverlay):
         if pending is None or peer in self.links:
             return
         if not pending.offer:
-            yield from self._match(peer, path)
+            yield from self._place_joiner(peer, path)
         elif not self.handshake.is_void(peer, pending.offer):  # else the peer withdrew it meanwhile
-            yield from self._decide(peer, pending.offer, path)
+            yield from self._accept_or_decline(peer, pending.offer, path)
 
     # ---------------------------------------------------------------- path matching
 
-    def _match(self, peer: PeerId, path: Path) -> Effects:
+    def _place_joiner(self, peer: PeerId, path: Path) -> Effects:
         """Algorithm 5.6: place a peer that asked to join."""
         target = self._neighbour_on(path)
         if target is not None:
@@ -141,7 +141,7 @@ class PathMatching(LinkOverlay):
             yield from self.handshake.unlink(other)
         yield from self.handshake.offer(peer, path, behind)
 
-    def _decide(self, peer: PeerId, number: int, path: Path) -> Effects:
+    def _accept_or_decline(self, peer: PeerId, number: int, path: Path) -> Effects:
         """Algorithm 5.7: accept or decline an offer."""
         target = self._neighbour_on(path)
         if target is not None:

@@ -90,7 +90,7 @@ class PathTracer:
         return self._repeated.pop(peer, None)
 
 
-def is_valid(path: Path) -> bool:
+def has_valid_length(path: Path) -> bool:
     return 0 < len(path) <= LONGEST
 
 

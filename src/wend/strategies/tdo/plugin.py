@@ -65,12 +65,12 @@ class OverlayMember(Membership):
             case PathFound(peer, path):
                 yield from self.overlay.handle_path(peer, path)
             case Due():
-                yield from self._advance(now)
+                yield from self._run_round(now)
             case Stopping():
                 yield from self.overlay.leave()
                 self._has_left = True
 
-    def _advance(self, now: Nanos) -> Effects:
+    def _run_round(self, now: Nanos) -> Effects:
         timer = self.rounds.advance(now)
         if timer is None:
             return

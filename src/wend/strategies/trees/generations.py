@@ -19,7 +19,7 @@ from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.plugins import Notice, PluginEffect, Refuse, Tell, View
 from wend.strategies.trees.ghs import GhsBuilder
 from wend.strategies.trees.messages import Generation, GhsMessage, LinkWeight, SequencedMessage, SptMessage, TreeMessage
-from wend.strategies.trees.sptk import SptBuilder, cost
+from wend.strategies.trees.sptk import SptBuilder, link_cost
 
 Builder = GhsBuilder | SptBuilder
 MakeBuilder = Callable[[PeerId, int, dict[PeerId, float], PeerId], Builder]
@@ -108,7 +108,7 @@ class TreeGeneration:
         return Tell(peer, None, SequencedMessage(self.generation, number, message))
 
     def in_order(self, sender: PeerId, sequenced: SequencedMessage) -> list[LinkWeight | TreeMessage] | None:
-        """Add a message. Return the messages that are now in order, or None if too many are missing."""
+        """Put a message in order. Return the messages that are next in order, or None if too many are missing."""
         due = self._next.get(sender, 0)
         waiting = self._waiting.setdefault(sender, {})
         if sequenced.number >= due:
@@ -134,7 +134,7 @@ class TreeSets:
         self._number = 0
         self._since: dict[PeerId, Nanos] = {}
         """Neighbours whose links differ from those of the newest generation, and since when."""
-        self._on_failed = 0
+        self._failed_builds = 0
         """The number of consecutive generations that did not complete in time."""
         self._drifting: dict[PeerId, Nanos] = {}
         """Neighbours whose links have drifted, and since when."""
@@ -167,11 +167,12 @@ class TreeSets:
             return False  # peers are building it
         if (has_stopped and links) or any(peer not in view.links for peer in changed):
             return True
-        patience = self._patience(view)
+        patience = self._settling_time(view)
         return any(now - since >= patience for since in self._since.values())
 
     def _has_lasting_drift(self, now: Nanos, newest: TreeGeneration, used: set[PeerId], view: View) -> bool:
-        """Whether a tree link has drifted for long. Estimates of other links are old, since they carry no events."""
+        """Whether a tree link has drifted for long, and the newest generation is old enough to be replaced. Other links
+        are ignored: they carry no events, so their estimates are out of date."""
         fails = {peer: 1.0 - view.links[peer].reliability for peer in sorted(used)}
         drifting = [peer for peer, chance in fails.items() if has_drifted(newest.own_weights[peer], chance)]
         self._drifting = {peer: self._drifting.get(peer, now) for peer in drifting}
@@ -181,15 +182,15 @@ class TreeSets:
     def _has_stopped(self, now: Nanos, build: TreeGeneration) -> bool:
         """Whether the building has stopped. The time limit doubles, since large trees over slow or failing links take
         long, and too many restarts would never complete."""
-        return not build.trees and now - build.advanced > BUILD_NS << min(self._on_failed, MAX_DOUBLINGS)
+        return not build.trees and now - build.advanced > BUILD_NS << min(self._failed_builds, MAX_DOUBLINGS)
 
-    def _patience(self, view: View) -> Nanos:
+    def _settling_time(self, view: View) -> Nanos:
         """The time that a change must last. It differs between peers, since neighbours see the same change. Without
         trees it is short."""
         return (QUICK_NS if self.newest is None else LASTING_NS) + view.me % 8 * 40 * MS
 
-    def note_restart(self, now: Nanos, peer: PeerId) -> None:
-        """A neighbour restarted and does not know this generation."""
+    def on_restart(self, now: Nanos, peer: PeerId) -> None:
+        """Record that a neighbour restarted, and so does not know this generation."""
         if self.newest is not None:
             self.newest.links.discard(peer)
             self._since[peer] = now - LASTING_NS + QUICK_NS
@@ -203,16 +204,16 @@ class TreeSets:
     def _join_generation(self, now: Nanos, generation: Generation, view: View) -> list[PluginEffect]:
         before = self.newest
         if before is None or before.trees:
-            self._on_failed = 0
+            self._failed_builds = 0
         elif now - before.began > BUILD_NS:
-            self._on_failed += 1
+            self._failed_builds += 1
         self._number = max(self._number, generation[0])
         self.newest = build = TreeGeneration(generation, now)
         effects: list[PluginEffect] = []
         for peer in view.neighbours:
             if view.links[peer].is_up and view.links[peer].heard_by_neighbour:
                 effects.append(self._add_link(build, peer, view))
-        return [*effects, *self._start(build, view)]
+        return [*effects, *self._start_builder(build, view)]
 
     def _add_link(self, build: TreeGeneration, peer: PeerId, view: View) -> Tell:
         build.links.add(peer)
@@ -241,10 +242,10 @@ class TreeSets:
         if messages:
             build.advanced = now
         for message in messages:
-            effects += self._handle(build, sender, message, view)
+            effects += self._handle_in_order(build, sender, message, view)
         return effects
 
-    def _handle(
+    def _handle_in_order(
         self, build: TreeGeneration, sender: PeerId, message: LinkWeight | TreeMessage, view: View
     ) -> list[PluginEffect]:
         if isinstance(message, LinkWeight):
@@ -253,13 +254,15 @@ class TreeSets:
             ):
                 return [Refuse(sender, "invalid-weight")]
             build.their_weights[sender] = message
-            return self._start(build, view)
+            return self._start_builder(build, view)
         if build.builder is None:
             build.early.append((sender, message))
             return []
-        return self._build(build, sender, message, view)
+        return self._pass_to_builder(build, sender, message, view)
 
-    def _build(self, build: TreeGeneration, sender: PeerId, message: TreeMessage, view: View) -> list[PluginEffect]:
+    def _pass_to_builder(
+        self, build: TreeGeneration, sender: PeerId, message: TreeMessage, view: View
+    ) -> list[PluginEffect]:
         builder = build.builder
         answers: Sequence[tuple[PeerId, TreeMessage]] | None
         if isinstance(builder, GhsBuilder):
@@ -269,27 +272,27 @@ class TreeSets:
             answers = builder.on_message(sender, message) if isinstance(message, SptMessage) else None
         if answers is None:
             return [Refuse(sender, "invalid-tree-message")]
-        return [*(build.tell(peer, answer) for peer, answer in answers), *self._complete(build, view)]
+        return [*(build.tell(peer, answer) for peer, answer in answers), *self._on_complete(build, view)]
 
-    def _start(self, build: TreeGeneration, view: View) -> list[PluginEffect]:
+    def _start_builder(self, build: TreeGeneration, view: View) -> list[PluginEffect]:
         """Start the builder once the weights of both ends of all links are known."""
         if build.builder is not None or build.their_weights.keys() != build.links:
             return []
         fails = {peer: max(build.own_weights[peer], told.link_fails) for peer, told in build.their_weights.items()}
-        build.costs = {peer: cost(link) for peer, link in fails.items()}
+        build.costs = {peer: link_cost(link) for peer, link in fails.items()}
         weights = {
             peer: 1.0 - (1.0 - self._fails) * (1.0 - told.peer_fails) * (1.0 - fails[peer])
             for peer, told in build.their_weights.items()
         }
         build.builder = self._make(view.me, self._k, weights, build.generation[1])
         effects: list[PluginEffect] = [build.tell(peer, each) for peer, each in build.builder.start()]
-        effects += self._complete(build, view)
+        effects += self._on_complete(build, view)
         early, build.early = build.early, []
         for sender, message in early:
-            effects += self._build(build, sender, message, view)
+            effects += self._pass_to_builder(build, sender, message, view)
         return effects
 
-    def _complete(self, build: TreeGeneration, view: View) -> list[PluginEffect]:
+    def _on_complete(self, build: TreeGeneration, view: View) -> list[PluginEffect]:
         builder = build.builder
         if build.trees or builder is None or not (builder.is_complete and builder.is_decided):
             return []

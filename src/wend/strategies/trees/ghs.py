@@ -70,7 +70,7 @@ class GhsBuilder:
         self._weights = {peer: weights[peer] for peer in sorted(weights)}
         self._out: Outbound = []
         for peer in self._weights:
-            self._pass_on(peer, 0, 0)
+            self._pass_link_on(peer, 0, 0)
 
     def branches(self, tree: int) -> tuple[PeerId, ...]:
         return tuple(sorted(self._trees[tree].branches))
@@ -81,30 +81,30 @@ class GhsBuilder:
         return not any(tree.basic for tree in self._trees)
 
     def start(self) -> Outbound:
-        self._resume()
-        return self._drain()
+        self._resume_waiting()
+        return self._take_outbound()
 
     def on_message(self, sender: PeerId, message: GhsMessage) -> Outbound | None:
         """Handle a message. Return the messages to send, or None if no honest neighbour sends such a message."""
         if isinstance(message, Complete):
             if sender not in self._trees[-1].branches:
                 return None
-            self._finish(sender)
-            return self._drain()
+            self._pass_complete(sender)
+            return self._take_outbound()
         if sender not in self._weights or not 0 <= message.tree < len(self._trees):
             return None
         tree = self._trees[message.tree]
         if not self._is_plausible(tree, sender, message):
             return None
         if self._handle(tree, sender, message):
-            self._resume()
+            self._resume_waiting()
         elif sum(peer == sender for peer, _ in tree.deferred) < PATIENCE:
             tree.deferred.append((sender, message))
         else:
             return None
-        return self._drain()
+        return self._take_outbound()
 
-    def _drain(self) -> Outbound:
+    def _take_outbound(self) -> Outbound:
         out, self._out = self._out, []
         return out
 
@@ -127,7 +127,7 @@ class GhsBuilder:
 
     # ---------------------------------------------------------------- links pass from tree to tree
 
-    def _pass_on(self, peer: PeerId, number: int, used: int) -> None:
+    def _pass_link_on(self, peer: PeerId, number: int, used: int) -> None:
         if number < len(self._trees):
             tree = self._trees[number]
             key = (used, self._weights[peer], min(self.me, peer), max(self.me, peer))
@@ -136,11 +136,11 @@ class GhsBuilder:
     def _add_branch(self, tree: _Instance, peer: PeerId) -> None:
         if tree.basic.pop(peer, None) is not None:
             tree.branches.add(peer)
-            self._pass_on(peer, tree.number + 1, tree.keys[peer][0] + 1)
+            self._pass_link_on(peer, tree.number + 1, tree.keys[peer][0] + 1)
 
     def _reject(self, tree: _Instance, peer: PeerId) -> None:
         if tree.basic.pop(peer, None) is not None:
-            self._pass_on(peer, tree.number + 1, tree.keys[peer][0])
+            self._pass_link_on(peer, tree.number + 1, tree.keys[peer][0])
 
     def _must_wait(self, tree: _Instance) -> bool:
         """Eq. 6.1.2: whether an earlier instance may still pass on a link that is better than any here."""
@@ -150,17 +150,17 @@ class GhsBuilder:
                 return True
         return False
 
-    def _resume(self) -> None:
+    def _resume_waiting(self) -> None:
         """Resume the searches, sleeping instances and deferred messages that waited for a decision."""
         changed = True
         while changed:
             changed = False
             for tree in self._trees:
                 if not tree.is_awake and tree.basic and not self._must_wait(tree):
-                    self._wake(tree)
+                    self._wake_instance(tree)
                     changed = True
                 if tree.is_stalled and not self._must_wait(tree):
-                    self._search(tree)
+                    self._test_best_link(tree)
                     changed = True
                 deferred, tree.deferred = tree.deferred, []
                 for sender, message in deferred:
@@ -171,7 +171,7 @@ class GhsBuilder:
 
     # ---------------------------------------------------------------- GHS
 
-    def _wake(self, tree: _Instance) -> None:
+    def _wake_instance(self, tree: _Instance) -> None:
         """Start as a fragment of level 0, and connect over the best link."""
         tree.is_awake = True
         key = min(tree.basic.values())
@@ -195,7 +195,7 @@ class GhsBuilder:
             case Reject():
                 tree.probed = None
                 self._reject(tree, sender)
-                self._search(tree)
+                self._test_best_link(tree)
             case Report():
                 return self._handle_report(tree, sender, message)
             case ChangeCore():
@@ -224,9 +224,9 @@ class GhsBuilder:
             self._send(peer, message)
             tree.missing_reports += message.finding
         if message.finding:
-            self._search(tree)
+            self._test_best_link(tree)
 
-    def _search(self, tree: _Instance) -> None:
+    def _test_best_link(self, tree: _Instance) -> None:
         """Test the best undecided link, once no earlier instance can pass on a better one."""
         tree.is_stalled = self._must_wait(tree)
         if tree.is_stalled:
@@ -248,7 +248,7 @@ class GhsBuilder:
         self._reject(tree, sender)
         if tree.probed == sender:  # each has probed the other: that is the answer
             tree.probed = None
-            self._search(tree)
+            self._test_best_link(tree)
         else:
             self._send(sender, Reject(tree.number))
         return True
@@ -273,7 +273,7 @@ class GhsBuilder:
             return False
         if tree.best is None and message.best is None:
             if tree.number == len(self._trees) - 1:
-                self._finish(sender)
+                self._pass_complete(sender)
         elif message.best is None or (tree.best is not None and tree.best < message.best):
             self._change_core(tree)
         return True
@@ -287,7 +287,7 @@ class GhsBuilder:
             self._send(best, Connect(tree.number, tree.level))
             self._add_branch(tree, best)
 
-    def _finish(self, sender: PeerId) -> None:
+    def _pass_complete(self, sender: PeerId) -> None:
         """Pass `Complete` down the last tree. Both ends of its core start it."""
         if not self.is_complete:
             self.is_complete = True

@@ -26,7 +26,7 @@ from wend.protocol.plugins import (
 from wend.strategies.trees.generations import Builder, TreeGeneration, TreeSets, TreeSettings
 from wend.strategies.trees.ghs import GhsBuilder
 from wend.strategies.trees.messages import SequencedMessage
-from wend.strategies.trees.sptk import SptBuilder, cost
+from wend.strategies.trees.sptk import SptBuilder, link_cost
 
 CHECK_NS: Nanos = 500 * MS
 """How often the plug-in checks whether the trees still fit the links."""
@@ -46,7 +46,7 @@ class TreeSetGraph(Graph):
     def __init__(self, config: PeerConfig) -> None:
         settings = config.of(TreeSettings)
         self._sets = TreeSets(self.make_builder, settings.trees, settings.failure_probability)
-        self.transit_cost = cost(settings.failure_probability)
+        self.transit_cost = link_cost(settings.failure_probability)
         """What it costs a route to pass this peer."""
         self.newest_complete: TreeGeneration | None = None
         """The newest generation whose trees are complete here."""
@@ -64,7 +64,7 @@ class TreeSetGraph(Graph):
                 return [*built, *self._announce(), *self._check(now, view)]
             case LinkChanged(peer, restarted=restarted):
                 if restarted:
-                    self._sets.note_restart(now, peer)
+                    self._sets.on_restart(now, peer)
                 return self._check(now, view)
             case Changed("links" | "interest"):
                 return self._check(now, view)
@@ -74,7 +74,7 @@ class TreeSetGraph(Graph):
         return []
 
     def _announce(self) -> list[PluginEffect]:
-        """Other plug-ins hear of a generation once, when its trees are complete here."""
+        """Announce a generation to other plug-ins, once, when its trees are complete here."""
         newest = self._sets.newest
         if newest is None or not newest.trees or newest is self.newest_complete:
             return []

@@ -15,7 +15,7 @@ import msgspec
 
 from wend.model.events import Event, EventId, PeerId
 from wend.model.units import SECOND, Nanos
-from wend.protocol.plugins import Drop, DropCode
+from wend.protocol.plugins import CopyKey, Drop, DropCode, copy_key
 
 HOLD_NS: Nanos = 30 * SECOND
 """The greatest age of an event for unreachable peers. Persistence has no such bound."""
@@ -66,14 +66,14 @@ class TreeQueue:
     """Events and copies that wait for trees or links, for at most `HOLD_NS`."""
 
     def __init__(self) -> None:
-        self.own_events: dict[EventId, OwnEvent] = {}
+        self.own_events: dict[CopyKey, OwnEvent] = {}
         self.copies: list[BlockedCopy] = []
         self._members: frozenset[PeerId] = frozenset()
         self._since: Nanos = 0
         self._missing: dict[PeerId, Nanos] = {}
 
     def __iter__(self) -> Iterator[EventId]:
-        yield from self.own_events
+        yield from (own.event.id for own in self.own_events.values())
         yield from (copy.event.id for copy in self.copies)
 
     def start_serving(self, now: Nanos, members: frozenset[PeerId]) -> None:
@@ -94,26 +94,26 @@ class TreeQueue:
     def add(self, what: OwnEvent | BlockedCopy, limit: int, unreached: Unreached = NOBODY) -> list[Drop]:
         if isinstance(what, BlockedCopy):
             self.copies.append(what)
-            return [self._drop(self.copies.pop(0), NO_ROOM)] if len(self.copies) > limit else []
-        self.own_events[what.event.id] = what
+            return [self._drop_copy(self.copies.pop(0), NO_ROOM)] if len(self.copies) > limit else []
+        self.own_events[copy_key(what.event)] = what
         if len(self.own_events) <= limit:
             return []
-        return self._remove(self.own_events.pop(next(iter(self.own_events))), NO_ROOM, unreached)
+        return self._remove_own(self.own_events.pop(next(iter(self.own_events))), NO_ROOM, unreached)
 
     def expire(self, now: Nanos, unreached: Unreached) -> list[Drop]:
         drops: list[Drop] = []
         old = [own for own in self.own_events.values() if now - own.born_ns > HOLD_NS]
         for own in old:
-            del self.own_events[own.event.id]
-            drops += self._remove(own, NO_TREE, unreached)
-        drops += [self._drop(copy, NO_TREE) for copy in self.copies if now - copy.born_ns > HOLD_NS]
+            del self.own_events[copy_key(own.event)]
+            drops += self._remove_own(own, NO_TREE, unreached)
+        drops += [self._drop_copy(copy, NO_TREE) for copy in self.copies if now - copy.born_ns > HOLD_NS]
         self.copies = [copy for copy in self.copies if now - copy.born_ns <= HOLD_NS]
         return drops
 
-    def _drop(self, copy: BlockedCopy, reason: DropCode) -> Drop:
+    def _drop_copy(self, copy: BlockedCopy, reason: DropCode) -> Drop:
         return Drop(copy.event.id, tuple(sorted(copy.owed)), reason)
 
-    def _remove(self, own: OwnEvent, reason: DropCode, unreached: Unreached) -> list[Drop]:
+    def _remove_own(self, own: OwnEvent, reason: DropCode, unreached: Unreached) -> list[Drop]:
         """Remove an event and return its drops.
 
         If the event reached no other peer, it is dropped for its publisher. If known peers lack it, it is dropped for

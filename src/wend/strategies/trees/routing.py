@@ -1,7 +1,7 @@
 """`mrst` and `spt-k`: every event goes on k trees, each copy on its own (quist, section 6.3).
 
 If all subscribers of an event state a reliability target, the event uses only as many trees as the target needs
-(`table.py`).
+(`table.py`). With a code rate, large events travel in blocks instead of copies, each block on one tree.
 
 A publisher uses the newest generation of trees on which all its neighbours have announced their interest
 (`interest.py`). A copy stays on the tree and generation that it started on; peers keep earlier generations for
@@ -25,6 +25,8 @@ from wend.protocol.plugins import (
     Arrived,
     Begun,
     Changed,
+    Coder,
+    CopyKey,
     DeliverySettings,
     Drop,
     Due,
@@ -40,6 +42,7 @@ from wend.protocol.plugins import (
     Routing,
     Timer,
     View,
+    copy_key,
     fork,
     give_up_failed,
 )
@@ -84,6 +87,7 @@ class TreeRouting(Routing):
     def __init__(self, config: PeerConfig) -> None:
         self._sends_once = config.of(TreeRoutingSettings).send_once
         self._limit = config.of(DeliverySettings).retry_limit
+        self._coder = Coder(config)
         self.queue = TreeQueue()
         self._served: Generation | None = None
 
@@ -94,11 +98,11 @@ class TreeRouting(Routing):
             case Failed(forward) if view.persistence:
                 return [give_up_failed(forward)]
             case Failed(forward):
-                return [*self._on_failed(forward, view), *self._resume(now, view)]
+                return [*self._on_failed(forward, view), *self._send_queued(now, view)]
             case LinkChanged() | Changed("tree-routes"):
-                return self._resume(now, view)
+                return self._send_queued(now, view)
             case Begun() | Due():
-                return [*self._resume(now, view), Timer(now + CHECK_NS)]
+                return [*self._send_queued(now, view), Timer(now + CHECK_NS)]
         return []
 
     def unfinished(self) -> Iterable[EventId]:
@@ -112,14 +116,14 @@ class TreeRouting(Routing):
 
     def _on_arrived(self, now: Nanos, packet: Arrived, view: View) -> list[PluginEffect]:
         event, born = packet.event, packet.born_ns
-        table = self._table(packet.header, view)
+        table = self._find_table(packet.header, view)
         if view.persistence:
             return self._send_by_name(packet, table, view)
         if table is not None:
-            return self._send(table, event, born, packet.sender, view, packet.dests)
+            return self._send_on_tree(table, event, born, packet.sender, view, packet.dests)
         return self._publish(now, OwnEvent(event, born, needs_one_tree=packet.header is not None), view)
 
-    def _table(self, header: TreeHeader | None, view: View) -> TreeInterestTable | None:
+    def _find_table(self, header: TreeHeader | None, view: View) -> TreeInterestTable | None:
         tables: TreeTables = view.interest.tables
         return None if header is None else tables.find(header.generation, header.tree)
 
@@ -131,11 +135,10 @@ class TreeRouting(Routing):
             members = serving[0].members
             if len(own.reached) <= 1:
                 chosen = serving[:1] if own.needs_one_tree else self._choose_trees(serving, own.event, view, effects)
-                for table in chosen:
-                    effects += self._send(table, own.event, own.born_ns, view.me, view)
+                effects += self._send_on_each(chosen, own.event, own.born_ns, view)
             elif members - own.reached:
                 late = tuple(sorted(members - own.reached))
-                effects += self._send(serving[0], own.event, own.born_ns, view.me, view, late)
+                effects += self._send_on_tree(serving[0], own.event, own.born_ns, view.me, view, late)
             unreached = self._find_unreached(serving[0], view)
             if not self.queue.is_unsettled(now, own.born_ns, unreached):
                 return effects
@@ -144,6 +147,17 @@ class TreeRouting(Routing):
             unreached = NOBODY
             effects.append(Notice("queued", view.me))
         return [*effects, *self.queue.add(own, self._limit, unreached)]
+
+    def _send_on_each(
+        self, trees: list[TreeInterestTable], event: Event, born: Nanos, view: View
+    ) -> list[PluginEffect]:
+        """Send a copy on each tree; or, if the event is coded, as many blocks on each tree as on any other."""
+        blocks = self._coder.cut(event, view) if len(trees) > 1 else []
+        effects: list[PluginEffect] = [Notice("coded", view.me)] if blocks else []
+        copies = [(trees[number % len(trees)], block) for number, block in enumerate(blocks)]
+        for table, copy in copies or [(table, event) for table in trees]:
+            effects += self._send_on_tree(table, copy, born, view.me, view)
+        return effects
 
     def _find_unreached(self, serving: TreeInterestTable, view: View) -> Unreached:
         newest, members = tree_graph(view).newest, serving.members
@@ -162,7 +176,7 @@ class TreeRouting(Routing):
             effects.append(Notice("trees-spared", view.me, len(serving) - len(chosen)))
         return [serving[tree] for tree in chosen]
 
-    def _send(
+    def _send_on_tree(
         self,
         table: TreeInterestTable,
         event: Event,
@@ -178,7 +192,7 @@ class TreeRouting(Routing):
                 tries = 1 if self._sends_once else TRIES
                 effects.append(Forward(peer, event, born, share, tries=tries, header=header))
             else:
-                owed = frozenset(share) or table.behind(peer)
+                owed = frozenset(share) or table.peers_behind(peer)
                 effects += self._queue_copy(BlockedCopy(event, born, share, owed, header, peer), view)
         return effects
 
@@ -196,7 +210,7 @@ class TreeRouting(Routing):
         serving = self._serving(view) or []
         if packet.sender == view.me and not packet.ranks and serving:
             known = tuple(d for d in packet.dests if d in serving[0].members)
-            routes = tuple(tree.worst_to(known) for tree in serving)
+            routes = tuple(tree.worst_cost_to(known) for tree in serving)
             chosen = [serving[tree] for tree in fewest_trees(routes, view.interest.table.need(packet.event))]
             spared = len(serving) - len(chosen)
             notices = [Notice("trees-spared", view.me, spared)] if spared else []
@@ -215,7 +229,7 @@ class TreeRouting(Routing):
         for tree in trees:
             shares: dict[PeerId, list[PeerId]] = {}
             for dest in remaining:
-                peer = tree.toward(dest)
+                peer = tree.next_hop_to(dest)
                 if peer is not None and peer != packet.sender and _is_usable(peer, view):
                     shares.setdefault(peer, []).append(dest)
                     stuck.pop(dest, None)
@@ -231,8 +245,8 @@ class TreeRouting(Routing):
     # ---------------------------------------------------------------- queued copies
 
     def _on_failed(self, forward: Forward, view: View) -> list[PluginEffect]:
-        table = self._table(forward.header, view)
-        behind = frozenset((forward.peer,)) if table is None else table.behind(forward.peer)
+        table = self._find_table(forward.header, view)
+        behind = frozenset((forward.peer,)) if table is None else table.peers_behind(forward.peer)
         owed = frozenset(forward.dests) or behind
         copy = BlockedCopy(forward.event, forward.born_ns, forward.dests, owed, forward.header, forward.peer)
         return self._queue_copy(copy, view)
@@ -242,7 +256,7 @@ class TreeRouting(Routing):
             return [Drop(copy.event.id, tuple(sorted(copy.owed)), "no-answer")]
         return [Notice("queued", view.me), *self.queue.add(copy, self._limit)]
 
-    def _resume(self, now: Nanos, view: View) -> list[PluginEffect]:
+    def _send_queued(self, now: Nanos, view: View) -> list[PluginEffect]:
         """Send queued copies: over the link if it is back, else by name on newer trees that reach the destinations."""
         serving = self._serving(view)
         if serving is not None and serving[0].generation != self._served:
@@ -256,7 +270,7 @@ class TreeRouting(Routing):
         for own in own_events.values():
             effects += self._publish_again(now, own, serving, unreached, view)
         copies, self.queue.copies = self.queue.copies, []
-        moved: dict[EventId, tuple[BlockedCopy, frozenset[PeerId]]] = {}
+        moved: dict[CopyKey, tuple[BlockedCopy, frozenset[PeerId]]] = {}
         for copy in copies:
             if copy.header is not None and _is_usable(copy.peer, view):
                 effects.append(
@@ -265,8 +279,9 @@ class TreeRouting(Routing):
             elif serving is not None and (
                 copy.header is None or order(serving[0].generation) > order(copy.header.generation)
             ):
-                owed = moved[copy.event.id][1] if copy.event.id in moved else frozenset()
-                moved[copy.event.id] = (copy, owed | copy.owed)
+                key = copy_key(copy.event)
+                owed = moved[key][1] if key in moved else frozenset()
+                moved[key] = (copy, owed | copy.owed)
             else:
                 self.queue.copies.append(copy)
         for copy, owed in moved.values():
@@ -289,7 +304,9 @@ class TreeRouting(Routing):
         effects: list[PluginEffect] = []
         there, absent = owed & table.members, owed - table.members
         if there - {view.me}:
-            effects += self._send(table, copy.event, copy.born_ns, view.me, view, tuple(sorted(there - {view.me})))
+            effects += self._send_on_tree(
+                table, copy.event, copy.born_ns, view.me, view, tuple(sorted(there - {view.me}))
+            )
         if absent:
             waits = BlockedCopy(copy.event, copy.born_ns, tuple(sorted(absent)), absent, None, view.me)
             effects += self.queue.add(waits, self._limit)

@@ -42,12 +42,12 @@ EARLY = 4
 SptOutbound = list[tuple[PeerId, SptMessage]]
 
 
-def cost(unreliability: float) -> int:
+def link_cost(unreliability: float) -> int:
     """The cost of a link that fails with this probability."""
     return max(1, round(-math.log1p(-min(unreliability, 1.0 - 1e-9)) * SCALE))
 
 
-def lot(seed: int, peer: PeerId) -> float:
+def draw_lot(seed: int, peer: PeerId) -> float:
     """The lot of a peer. The peers with the lowest lots are candidates for roots."""
     return peer_stream(seed, "trees", "lot", peer).random()
 
@@ -70,11 +70,11 @@ class SptBuilder:
         self.is_complete = False
         """Whether this peer knows that all trees are complete."""
         self._k = k
-        self._base = {peer: cost(weights[peer]) for peer in sorted(weights)}
+        self._base = {peer: link_cost(weights[peer]) for peer in sorted(weights)}
         self._coordinator = coordinator
         self._count = roots
         self._penalty = penalty
-        self._lot = lot(seed, me)
+        self._lot = draw_lot(seed, me)
         self._used = dict.fromkeys(self._base, 0)
         self._branches: list[tuple[PeerId, ...]] = []
         self._out: SptOutbound = []
@@ -102,7 +102,7 @@ class SptBuilder:
             for peer in self._base:
                 self._send(peer, Explore())
             self._send_echo()
-        return self._drain()
+        return self._take_outbound()
 
     def on_message(self, sender: PeerId, message: SptMessage) -> SptOutbound | None:
         """Handle a message. Return the messages to send, or None if no honest neighbour sends such a message."""
@@ -118,21 +118,23 @@ class SptBuilder:
                 or not self._can_choose(message.chosen)
             ):
                 return None
-            self._finish(message)
-            return self._drain()
+            self._pass_complete(message)
+            return self._take_outbound()
         if message.tree < 0:
             return None
         if self._is_early(message):
-            return self._drain() if self._defer(sender, message) else None
-        if not (self._handle_begin(sender, message) if isinstance(message, Begin) else self._handle(sender, message)):
+            return self._take_outbound() if self._defer(sender, message) else None
+        if not (
+            self._handle_begin(sender, message) if isinstance(message, Begin) else self._handle_in_tree(sender, message)
+        ):
             return None
         early, self._early = self._early, []
         for peer, waiting in early:
             if self._is_early(waiting):
                 self._early.append((peer, waiting))
             else:
-                self._handle(peer, waiting)
-        return self._drain()
+                self._handle_in_tree(peer, waiting)
+        return self._take_outbound()
 
     def _handle_begin(self, sender: PeerId, message: Begin) -> bool:
         """Start the next tree. Return False if no honest neighbour says so."""
@@ -158,7 +160,7 @@ class SptBuilder:
     def _send(self, peer: PeerId, message: SptMessage) -> None:
         self._out.append((peer, message))
 
-    def _drain(self) -> SptOutbound:
+    def _take_outbound(self) -> SptOutbound:
         out, self._out = self._out, []
         return out
 
@@ -179,7 +181,7 @@ class SptBuilder:
                 if peer != sender:
                     self._send(peer, Explore())
         self._send_echo()
-        return self._drain()
+        return self._take_outbound()
 
     def _send_echo(self) -> None:
         if self._awaited or not self._is_explored:
@@ -272,7 +274,7 @@ class SptBuilder:
 
     # ---------------------------------------------------------------- one tree: choosing the root
 
-    def _parent(self, place: int) -> PeerId | None:
+    def _nearest_parent(self, place: int) -> PeerId | None:
         """The neighbour with the least distance to the root; the id breaks ties."""
         if self._roots[place] == self.me:
             return None
@@ -280,7 +282,7 @@ class SptBuilder:
 
     def _begin_measuring(self) -> None:
         self._is_measuring = True
-        self._parents = [self._parent(place) for place in range(len(self._roots))]
+        self._parents = [self._nearest_parent(place) for place in range(len(self._roots))]
         for peer in sorted(self._down):
             self._send(peer, Measure(self._tree))
         for peer in self._base:
@@ -318,7 +320,7 @@ class SptBuilder:
         elif self._tree + 1 < self._k:
             self._begin_tree(self.me, Begin(self._tree + 1, self._roots, self._peers, best[1]))
         else:
-            self._finish(TreesComplete(best[1]))
+            self._pass_complete(TreesComplete(best[1]))
 
     def _can_choose(self, place: int) -> bool:
         """Only a tree that was measured can be chosen."""
@@ -332,7 +334,7 @@ class SptBuilder:
             self._used[peer] += 1
         self._branches.append(tuple(sorted(links)))
 
-    def _finish(self, message: TreesComplete) -> None:
+    def _pass_complete(self, message: TreesComplete) -> None:
         self._add_tree(message.chosen)
         self.is_complete = True
         for peer in sorted(self._down):
@@ -340,7 +342,7 @@ class SptBuilder:
 
     # ---------------------------------------------------------------- messages
 
-    def _handle(self, sender: PeerId, message: SptMessage) -> bool:
+    def _handle_in_tree(self, sender: PeerId, message: SptMessage) -> bool:
         """Handle a message about the present tree. Return False if no honest neighbour sends it."""
         if isinstance(message, Explore | Echo | TreesComplete) or message.tree != self._tree:
             return False

@@ -140,7 +140,7 @@ class TreeInterestTable:
         """All peers on the tree. Valid once the table is ready."""
         return frozenset({self.me}.union(*self._routes.values()))
 
-    def behind(self, peer: PeerId) -> frozenset[PeerId]:
+    def peers_behind(self, peer: PeerId) -> frozenset[PeerId]:
         """A neighbour and all peers behind it."""
         return frozenset((peer, *self._routes.get(peer, ())))
 
@@ -226,11 +226,11 @@ class TreeInterestTable:
                 hops.append((peer, share))
         return hops
 
-    def toward(self, dest: PeerId) -> PeerId | None:
+    def next_hop_to(self, dest: PeerId) -> PeerId | None:
         """The next hop to a peer on this tree."""
         return self._toward.get(dest)
 
-    def worst_to(self, dests: tuple[PeerId, ...]) -> RouteCost:
+    def worst_cost_to(self, dests: tuple[PeerId, ...]) -> RouteCost:
         """Route costs that are not better than those to any of these peers."""
         worst = RouteCost()
         for dest in dests:

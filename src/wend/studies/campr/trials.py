@@ -332,7 +332,7 @@ def _run_printed_program(cell: CellTrial, seed: int) -> dict[str, float]:
 
 @cache
 def _compile_functions() -> None:
-    """Compile all functions before anything is timed."""
+    """Run a tiny cell of each strategy, so that no timing includes the compilation by numba."""
     tiny = CellTrial("honest", nodes=12, messages=6, most_k=2, size_kbit=1e6)
     _run_cell_exactly(tiny, 1)
     _run_printed_program(tiny, 1)

@@ -20,10 +20,10 @@ from wend.model.units import Nanos
 from wend.studies.quist.construction import build_trees, compute_link_weights
 from wend.studies.quist.tree_forwarding import Flags, TreeForwarding
 from wend.topology.catalog import make
-from wend.topology.component_reliability import reliabilities
+from wend.topology.component_reliability import draw_reliabilities
 from wend.topology.overlays import choose_landmarks, landmark
-from wend.topology.placement import place
-from wend.topology.underlay import components
+from wend.topology.placement import attach_peers
+from wend.topology.underlay import find_components
 
 Event = tuple[Nanos, PeerId, tuple[PeerId, ...]]
 
@@ -48,7 +48,7 @@ TIMED_METRICS = ("delivered", "on_time", "packets", "at_once", "static")
 
 
 def run_timed(trial: TimedTrial, seed: int) -> dict[str, float]:
-    placement = place(make(trial.underlay, seed), trial.peers, seed)
+    placement = attach_peers(make(trial.underlay, seed), trial.peers, seed)
     overlay = landmark(placement, choose_landmarks(placement, trial.k, seed))
     scenario = Scenario(
         strategy=trial.strategy,
@@ -80,7 +80,7 @@ def run_timed(trial: TimedTrial, seed: int) -> dict[str, float]:
         "at_once": _compute_share_at_once(world, events),
     }
     if trial.strategy != "adaptive" and not trial.send_once:
-        reliable = reliabilities(placement, seed)
+        reliable = draw_reliabilities(placement, seed)
         reliable[placement.first_peer : placement.first_last_mile] = 1.0  # peers do not fail here
         built = build_trees(
             overlay, compute_link_weights(placement, overlay, reliable), trial.trees, trial.strategy, seed=seed
@@ -97,7 +97,7 @@ def _compute_share_at_once(world: World, events: list[Event]) -> float:
     ends = np.array([(link.a, link.b) for link in world.overlay.links], dtype=np.int64)
     reached = expected = 0
     for now, publisher, subscribers in events:
-        _, component = components(world.overlay.peers, ends[_find_working_links(world, now)])
+        _, component = find_components(world.overlay.peers, ends[_find_working_links(world, now)])
         reached += sum(int(component[peer] == component[publisher]) for peer in subscribers)
         expected += len(subscribers)
     return reached / max(1, expected)

@@ -30,12 +30,12 @@ from wend.topology.component_reliability import (
     LINK_ALPHA,
     PEER_ALPHA,
     ROUTER_ALPHA,
+    draw_reliabilities,
     path_reliabilities,
-    reliabilities,
 )
 from wend.topology.graph import Overlay
 from wend.topology.overlays import chain, choose_landmarks, choose_traced, landmark, random_regular
-from wend.topology.placement import Pair, Placement, place
+from wend.topology.placement import Pair, Placement, attach_peers
 from wend.topology.underlay import Floats, LinkKind, RouterKind
 
 OverlayKind = Literal["random", "tdo-landmark", "tdo-random", "tdo-nearest", "tdo-farthest", "chain"]
@@ -341,8 +341,8 @@ class Testbed(NamedTuple):
 
 @lru_cache(_CACHED)
 def make_testbed(underlay: str, peers: int, seed: int) -> Testbed:
-    placement = place(make(underlay, seed), peers, seed)
-    return Testbed(placement, reliabilities(placement, seed))
+    placement = attach_peers(make(underlay, seed), peers, seed)
+    return Testbed(placement, draw_reliabilities(placement, seed))
 
 
 def estimate_cost(

@@ -132,6 +132,17 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
     open_log(tmp_path).close()
 
 
+def test_closing_again_changes_nothing(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.append(make_event(1))
+    log.close()
+    again = open_log(tmp_path)
+    again.append(make_event(2))
+    content = (tmp_path / "log.json").read_bytes()
+    log.close()
+    assert (tmp_path / "log.json").read_bytes() == content
+
+
 def test_a_newer_version_is_refused_and_unchanged(tmp_path: Path) -> None:
     open_log(tmp_path).close()
     path = tmp_path / "log.json"

@@ -269,7 +269,6 @@ def test_a_reader_goes_on_after_its_peer_was_killed(tmp_path: Path) -> None:
                 process = await Process.start(file)
             found += await read(events, len(expected) - len(found))
             assert found == expected
-            await until(lambda: client.reconnects == 4)
             await publish(publisher, 1000)
             assert await read(events, 1) == [1000]
         await process.stop()
@@ -291,6 +290,20 @@ def test_a_position_of_another_log_is_refused(tmp_path: Path) -> None:
                 with raises("other-log", "is not the one that was read before"):
                     await anext(events)
         await process.stop()
+
+    run(scene())
+
+
+def test_a_client_reads_what_it_is_granted(tmp_path: Path) -> None:
+    async def scene() -> None:
+        grants = """[grants.local]\npublish = "true"\nsubscribe = "topic = 'order' and even = true"\n"""
+        (file,) = write_peers(tmp_path, ORDERS + grants, count=1)
+        async with running(file) as peer, client_of(peer) as client:
+            await publish(client, *range(1, 11))
+            assert await read_all(client, since="first", until="now") == [2, 4, 6, 8, 10]
+            assert await read_all(client, f"{FILTER} and number > 4", last=9, until="now") == [6, 8, 10]
+            with raises("subscribe-refused"):
+                await read_all(client, "topic = 'order' and even = false", since="first")
 
     run(scene())
 

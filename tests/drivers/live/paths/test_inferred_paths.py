@@ -9,8 +9,8 @@ from tests.drivers.live.net import run, until
 from tests.errors import raises
 from tests.oracles.topology_inference import Traceroute
 from tests.topology.inferred_links import infer_links, write_links
-from wend.drivers.live.addressing.addresses import show
-from wend.drivers.live.config import PeerFile, load
+from wend.drivers.live.addressing.addresses import format_address
+from wend.drivers.live.config import PeerFile, load_peer_file
 from wend.drivers.live.paths.inferred_paths import InferredPaths, TopologyFolder
 from wend.drivers.live.paths.table import PathTable
 from wend.drivers.live.process import PeerProcess
@@ -49,7 +49,7 @@ def test_peers_behind_silent_routers_form_the_overlay_of_their_true_paths(tmp_pa
         services: list[PeerProcess] = []
         try:
             for peer in PEERS:
-                join = [show(services[0].peer.address)] if services else []
+                join = [format_address(services[0].peer.address)] if services else []
                 file = PeerFile(
                     id=peer,
                     listen="127.0.0.1:0",
@@ -66,12 +66,12 @@ def test_peers_behind_silent_routers_form_the_overlay_of_their_true_paths(tmp_pa
                 await services[-1].start()
             row = {peer: {peer - 1, peer + 1} & {*PEERS} for peer in PEERS}
             await until(lambda: all({*each.peer.peer.links} == row[each.peer.id] for each in services))
-            async with wend.connect(f"wend://{show(services[0].listener.address)}") as client:
+            async with wend.connect(f"wend://{format_address(services[0].listener.address)}") as client:
                 paths = (await client.status()).paths
             assert paths["inferred"] > 0 and "incomplete" not in paths
         finally:
             for service in services:
-                await service.leave()
+                await service.abort()
 
     run(scene())
 
@@ -109,10 +109,10 @@ def test_a_peer_s_file_names_the_output_relative_to_itself(tmp_path: File) -> No
     write_book(tmp_path)
     place = tmp_path / "peer.toml"
     place.write_text('id = 1\npaths = "book.txt"\ninferred_topology = "network"\n')
-    assert load(place).inferred_topology == str(tmp_path / "network")
+    assert load_peer_file(place).inferred_topology == str(tmp_path / "network")
     with raises("unreadable", match=r"network is not an output of `wend data topology`: it has no folder links$"):
-        PeerProcess(load(place))
+        PeerProcess(load_peer_file(place))
     for line in ("", 'paths = "none"\n'):
         place.write_text(f'id = 1\n{line}inferred_topology = "network"\n')
         with raises("invalid-setting", match='inferred_topology needs a source of paths: say paths = "trace"'):
-            load(place)
+            load_peer_file(place)

@@ -11,7 +11,7 @@ from wend.protocol.ports import Receipt
 
 
 class Posting:
-    """The events that are left to publish, and the results of the others."""
+    """The events still to publish, and a count of the results so far."""
 
     def __init__(self, frame: frames.Post) -> None:
         self._ref = frame.ref

@@ -68,7 +68,8 @@ class StalledQueue:
         self._items.clear()
 
     def drain(self) -> Iterator[bytes]:
-        """The frames that wait, in order. Frames that the caller does not take stay."""
+        """Yield encoded frames: first reports of dropped and missed events (empty if there are none), then the queue,
+        oldest first. Frames that the caller does not take stay in the queue."""
         dropped, self._dropped = self._dropped, Counter()
         missed, self._missed = self._missed, {}
         reports: list[frames.ToClient] = [frames.Dropped(handle, count) for handle, count in sorted(dropped.items())]

@@ -61,7 +61,7 @@ class DurableArrival(Arrival, frozen=True):
     """An event of a durable subscription."""
 
     redelivered: bool = False
-    """Whether a client of this subscription got the event before and did not confirm it."""
+    """Whether a client may have got the event before: it did not acknowledge it, or the peer's store was damaged."""
 
     def ack(self) -> None:
         """Confirm that the event is processed, so that the peer can forget it. Confirming it twice does no harm."""

@@ -68,8 +68,10 @@ def _read_result(answer: frames.Answer | ClientError, url: str) -> PublishReceip
 async def send_batches(
     connection: PeerConnection, answers: PendingAnswers, requests: list[frames.Publish]
 ) -> list[PublishReceipt | WendError]:
-    """Send publications in batches, each while the peer answers the previous one. After an error the rest is not sent,
-    so that no event overtakes one whose fate is unknown."""
+    """Send publications in batches. The next batch is written while the peer answers the previous one.
+
+    If an answer does not arrive, no further batch is sent, so that no event overtakes one whose fate is unknown. A
+    refused event does not stop the others."""
     batches, calls, timeout = list(_make_batches(requests)), answers.calls, answers.timeout
     unsent = ConnectionLost("the event was not sent, because an earlier event got no answer", code="not-sent")
     before: PublishBatch | None = None

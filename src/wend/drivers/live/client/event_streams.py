@@ -108,7 +108,7 @@ class EventStreams:
             self._open.pop(stream.handle, None)
             if self._connection.writer is not None and not isinstance(error, FilterError | Refused):
                 # The caller no longer waits for the answer, and the peer may accept.
-                self._write(frames.Unsubscribe(self.number(), stream.handle))
+                self._write_frame(frames.Unsubscribe(self.number(), stream.handle))
             raise
 
     async def unsubscribe(self, stream: OpenSubscription) -> None:
@@ -125,20 +125,20 @@ class EventStreams:
         """Confirm deliveries of a durable subscription. Returns False if there is no connection."""
         if self._connection.writer is None:
             return False
-        self._write(frames.Confirm(handle, positions, ids))
+        self._write_frame(frames.Confirm(handle, positions, ids))
         return True
 
     def go_on(self, handle: int, position: int) -> None:
         """Tell the peer that the events of a log up to this position were taken."""
         if self._connection.writer is not None:
-            self._write(frames.Continue(handle, position))
+            self._write_frame(frames.Continue(handle, position))
 
     def stand_by(self, handle: int, standby_ns: Nanos) -> None:
         """Ask for the events of a durable subscription from this age on."""
         if self._connection.writer is not None:
-            self._write(frames.StandBy(handle, standby_ns))
+            self._write_frame(frames.StandBy(handle, standby_ns))
 
-    def _write(self, frame: frames.ToPeer) -> None:
+    def _write_frame(self, frame: frames.ToPeer) -> None:
         self._connection.unwritten.append(wire.encode_frame(frame))
         self._connection.write_soon()
 
@@ -169,7 +169,7 @@ class EventStreams:
             case frames.Finished(handle):
                 del self._open[handle]
                 stream.end(None)
-                self._write(frames.Unsubscribe(self.number(), handle))
+                self._write_frame(frames.Unsubscribe(self.number(), handle))
             case frames.Replaced(handle):
                 del self._open[handle]
                 stream.end(ClientError("another client took over this durable subscription", code="taken-over"))
@@ -190,7 +190,7 @@ class EventStreams:
         for stream in self._open.values():
             request = stream.request(self.number())
             self._restoring[request.ref] = stream
-            self._write(request)
+            self._write_frame(request)
 
     def on_connection_lost(self) -> None:
         """Forget the subscriptions that are being restored: the connection broke, so their answers will not arrive."""

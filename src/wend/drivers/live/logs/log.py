@@ -236,6 +236,8 @@ class Log:
         self._identity = identity
 
     def close(self) -> None:
+        if self._lock.closed:
+            return  # another process may have the log by now
         with suppress(OSError):
             self.sync()
             self._write_identity(self.next_position, is_closed=True)

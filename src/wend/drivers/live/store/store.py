@@ -63,6 +63,8 @@ class Store:
         self.path = path = _resolve_path(path)
         self.damaged: tuple[DamagedBytes, ...] = ()
         """The parts of the file that could not be read when it was opened."""
+        self.lost_records = False
+        """Whether records of earlier incarnations may be missing: the file was damaged, or it is new."""
         self._sync = sync
         self._size = 0
         self._rewrite_at = 0
@@ -163,6 +165,7 @@ class Store:
             else:
                 self._needed.add(shift_times(record, -clock.ahead_ns), body)
         self.damaged = tuple(reader.damaged)
+        self.lost_records = bool(reader.damaged) or not reader.count
         if reader.damaged and not reader.count:
             log.error("%s cannot be read at all, and the peer starts without it", self.path)
         # The records now have the monotonic time of the boot in which they were written, or wall-clock time.

@@ -161,10 +161,10 @@ class EventLog:
         self._held[stream, number] = now
         if len(self._held) <= self._room:
             return False
-        self._forget(next(iter(self._held)))
+        self._forget_event(next(iter(self._held)))
         return True
 
-    def _forget(self, key: tuple[Stream, int]) -> None:
+    def _forget_event(self, key: tuple[Stream, int]) -> None:
         del self._held[key]
         stream, number = key
         del self.streams[stream].events[number]
@@ -174,7 +174,7 @@ class EventLog:
         for key, added_ns in list(self._held.items()):
             if added_ns >= time_ns:
                 break
-            self._forget(key)
+            self._forget_event(key)
 
     def forget_idle(self, time_ns: Nanos) -> None:
         """Forget the streams that have not grown since this time and hold no events."""

@@ -87,7 +87,7 @@ class ClusterGraph(Interest):
         return list(effects) + self._routes.send_new(now, view.graph)
 
     def _receive(self, now: Nanos, packet: Arrived) -> Iterable[PluginEffect]:
-        """A packet from another cluster has reached this coordinator."""
+        """Log the event of a packet from another cluster that has reached this coordinator."""
         header = packet.header
         if header is None or not self._cluster.is_holder:
             return []

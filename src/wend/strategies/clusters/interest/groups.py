@@ -18,7 +18,7 @@ from wend.strategies.clusters.interest.messages import (
     MemberWants,
     Urgency,
 )
-from wend.strategies.ring.bounded import batches
+from wend.strategies.ring.bounded import split_into_batches
 from wend.strategies.ring.groups import find_group
 from wend.strategies.subscriptions.table import SubscriptionTable, tighter
 
@@ -112,13 +112,17 @@ class FollowedGroups:
         groups = [(group, now - since) for group, since in self.own.items()]
         if groups or gone:
             holders = self._cluster.other_holders
-            parts = batches(groups, BATCH) or [()]
+            parts = split_into_batches(groups, BATCH) or [()]
             yield from [self._cluster.send(peer, MemberWants(part, gone)) for peer in holders for part in parts]
 
     def _announce_deadlines(self) -> list[PluginEffect]:
         urgent = [(group, *urgency) for group, urgency in self._own_urgencies().items() if urgency != NOT_URGENT]
         holders = self._cluster.other_holders
-        return [self._cluster.send(peer, MemberDeadlines(part)) for part in batches(urgent, BATCH) for peer in holders]
+        return [
+            self._cluster.send(peer, MemberDeadlines(part))
+            for part in split_into_batches(urgent, BATCH)
+            for peer in holders
+        ]
 
     def on_member_groups(self, now: Nanos, member: PeerId, message: MemberWants) -> bool:
         """Record the groups that a member follows. Returns whether they have changed."""

@@ -1,4 +1,4 @@
-"""How the first coordinator of a cluster chooses parents whose paths share few routers (esposito, section 3.4).
+"""The choice of parents whose paths share few routers, by the first coordinator of a cluster (esposito, section 3.4).
 
 A cluster joins all trees of a group at once. Each coordinator tells the first one which clusters may be the parent in
 its tree, and the first one chooses a parent for each tree.
@@ -43,10 +43,10 @@ class ParentChoice:
             trees = [tree for tree in others if (group, tree) in self._offers]
             if deadline_ns <= now or trees == others:
                 del self._deadlines[group]
-                choices += self._choose(group, trees)
+                choices += self._choose_in_group(group, trees)
         return choices
 
-    def _choose(self, group: str, trees: list[int]) -> list[ParentChosen]:
+    def _choose_in_group(self, group: str, trees: list[int]) -> list[ParentChosen]:
         offers = [self._offers.pop((group, tree)) for tree in trees]
         if self._is_diverse:
             indices = self._most_diverse(group, trees, offers)

@@ -1,4 +1,4 @@
-"""How a coordinator looks for clusters that may be its parent in a tree.
+"""The search of a coordinator for clusters that may be its parent in a tree.
 
 - It asks the root of the tree, and then the neighbours of the root. It measures the paths to all who answer.
 - If the parent or the root is out of reach, it asks all clusters. If none of them is connected to the root, it may join
@@ -141,15 +141,15 @@ class ParentSearch:
         self._searches[tree_id] = search
         mine, root = self._cluster.name, self._cluster.root(*tree_id)
         yield Timer(search.until_ns, SEARCH)
-        yield from self._ask(root, tree_id)
+        yield from self._ask_cluster(root, tree_id)
         if search.is_wide:
             others = [name for name in self._cluster.directory if name not in (mine, root)]
             first = now // SECOND % max(1, len(others))  # of many clusters it asks others the next time
             search.asked.update(dict.fromkeys([*others[first:], *others[:first]][:MAX_CANDIDATES]))
             for other in search.asked:
-                yield from self._ask(other, tree_id)
+                yield from self._ask_cluster(other, tree_id)
 
-    def _ask(self, cluster: str, tree_id: TreeId) -> list[PluginEffect]:
+    def _ask_cluster(self, cluster: str, tree_id: TreeId) -> list[PluginEffect]:
         group, tree = tree_id
         return self._cluster.send_to_cluster(AskParents(cluster, tree, group, self._cluster.name))
 
@@ -180,7 +180,7 @@ class ParentSearch:
             for other in message.neighbours[:MAX_CANDIDATES]:
                 if other != self._cluster.name and other not in search.asked:
                     search.asked[other] = None
-                    yield from self._ask(other, tree_id)
+                    yield from self._ask_cluster(other, tree_id)
 
     def finish(self, now: Nanos, tree_id: TreeId) -> tuple[ParentCandidate, ...] | None:
         """End a search if all clusters have answered and all paths are known, or the time is over. Returns the

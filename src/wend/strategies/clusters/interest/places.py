@@ -29,7 +29,7 @@ from wend.strategies.clusters.interest.parent_choice import ParentChoice
 from wend.strategies.clusters.interest.parent_search import ParentSearch, TreeId, TreePlace
 from wend.strategies.clusters.interest.repair import Repair
 from wend.strategies.clusters.interest.settings import BEACONS_KEPT, ClusterEventSettings
-from wend.strategies.ring.bounded import batches
+from wend.strategies.ring.bounded import split_into_batches
 
 Neighbours = tuple[str, tuple[str, ...]]
 """The cluster of the parent, empty if there is none, and those of the children."""
@@ -112,7 +112,7 @@ class TreePlaces:
             case PossibleParents():
                 return self._on_answer(now, sender, message)
             case ParentsFound():
-                return self._offer(now, message)
+                return self._add_offer(now, message)
             case ParentChosen():
                 return self._adopt_parent(message)
             case AddChild():
@@ -141,7 +141,7 @@ class TreePlaces:
         mine, directory = self._cluster.name, self._cluster.directory
         yield from self._take_over(now)
         for tree_id in [tree_id for tree_id in self._places if tree_id[1] not in self._cluster.my_trees]:
-            self._remove(tree_id)
+            self._remove_place(tree_id)
         yield from self.on_groups_changed(now)
         for (group, tree), place in list(self._places.items()):
             if self._cluster.root(group, tree) == mine:
@@ -216,7 +216,7 @@ class TreePlaces:
         offer = ParentsFound(group, tree, candidates)
         chooser = self._cluster.slots[0].active
         if chooser == self._cluster.me:
-            return self._offer(now, offer)
+            return self._add_offer(now, offer)
         return [self._cluster.send(chooser, offer)]
 
     def _tell_children_cut_off(self, group: str, tree: int) -> list[PluginEffect]:
@@ -227,7 +227,7 @@ class TreePlaces:
         slots = [self._cluster.directory.get(child, ()) for child in place.children]
         return [self._cluster.send(each[tree].active, message) for each in slots if tree < len(each)]
 
-    def _offer(self, now: Nanos, offer: ParentsFound) -> Iterator[PluginEffect]:
+    def _add_offer(self, now: Nanos, offer: ParentsFound) -> Iterator[PluginEffect]:
         yield from self._choice.add_candidates(now, offer)
         yield from self.choose_parents(now)
 
@@ -313,10 +313,10 @@ class TreePlaces:
         place = self._places[group, tree]
         if place.children or group in self._groups.cluster_groups():
             return []
-        self._remove((group, tree))
+        self._remove_place((group, tree))
         return self._send_to_backups(tree, [group]) + self._leave_parent(group, tree, place)
 
-    def _remove(self, tree_id: TreeId) -> None:
+    def _remove_place(self, tree_id: TreeId) -> None:
         del self._places[tree_id]
         self._search.stop(tree_id)
         self._choice.forget(tree_id[0])
@@ -327,9 +327,9 @@ class TreePlaces:
         """Send the backups of a tree this coordinator's place in it, for some groups."""
         slots = self._cluster.slots
         backups = slots[tree].backups if tree < len(slots) else ()
-        places = batches([(group, *self._neighbours(group, tree)) for group in groups], BATCH)
+        places = split_into_batches([(group, *self._make_neighbours(group, tree)) for group in groups], BATCH)
         return [self._cluster.send(peer, HoldTrees(tree, batch)) for peer in backups for batch in places]
 
-    def _neighbours(self, group: str, tree: int) -> Neighbours:
+    def _make_neighbours(self, group: str, tree: int) -> Neighbours:
         place = self._places.get((group, tree))
         return ("", ()) if place is None else (place.parent or "", tuple(place.children))

@@ -1,4 +1,4 @@
-"""How peers repair what they missed, inside a cluster and between clusters.
+"""Repair of missed events, inside a cluster and between clusters.
 
 Coordinators and backups hold events for a while. Coordinators send digests of the events that they have to all
 members, and to their neighbours in other clusters. A peer that lacks events of a group that it follows fetches them.
@@ -20,7 +20,7 @@ from wend.strategies.clusters.interest.messages import (
     StreamDigest,
     TreeEvent,
 )
-from wend.strategies.ring.bounded import batches
+from wend.strategies.ring.bounded import split_into_batches
 
 REPAIR_NS: Nanos = SECOND
 """The interval at which digests of new events are sent, and missing events are fetched."""
@@ -116,7 +116,7 @@ class Repair:
         streams = [digest for digest in streams if digest.last]
         if not streams and not asks:
             return []
-        return [GroupDigest(group, batch, to, tree, asks) for batch in batches(streams, STREAMS) or [()]]
+        return [GroupDigest(group, batch, to, tree, asks) for batch in split_into_batches(streams, STREAMS) or [()]]
 
     def answer(self, now: Nanos, sender: PeerId, request: FetchEvents, asker: str = "") -> Iterator[PluginEffect]:
         """Answer a member that lacks events, or another cluster."""
@@ -156,10 +156,10 @@ class Repair:
                 del self._retries[stream]
             elif due_ns <= now:
                 self._retries[stream] = (now + backoff_ns(attempts), attempts + 1)
-                yield from self._ask(now, stream, tuple(log.missing(RANGES)), attempts, neighbours)
+                yield from self._request_events(now, stream, tuple(log.missing(RANGES)), attempts, neighbours)
                 yield from self.schedule(now)
 
-    def _ask(
+    def _request_events(
         self, now: Nanos, stream: Stream, numbers: tuple[Numbers, ...], attempts: int, neighbours: Neighbours
     ) -> Iterator[PluginEffect]:
         cluster = self._cluster

@@ -142,15 +142,15 @@ class Sharing:
             case TreeEvent():
                 return self._on_event_from_other_cluster(now, sender, message)
             case EventAccepted():
-                return self._on_accepted(sender, message)
+                return self._on_event_accepted(sender, message)
             case EventsGone():
-                return self._on_gone(sender, message)
+                return self._on_events_gone(sender, message)
             case FetchEvents() if message.tree >= 0:
                 return self._on_cluster_message(now, sender, message)
             case FetchEvents() if is_member:
                 return self._repair.answer(now, sender, message)
             case MemberWants() if is_member:
-                return self._on_groups(now, sender, message)
+                return self._on_member_groups(now, sender, message)
             case PublishedEvent() | FollowedSince():  # a peer stores these and sends them to nobody
                 return []
         return [Refuse(sender, NOT_A_MEMBER)]
@@ -167,14 +167,14 @@ class Sharing:
             return self._repair.answer(now, sender, message, other)
         return self._repair.on_cluster_digest(now, sender, other, message)
 
-    def _on_accepted(self, sender: PeerId, message: EventAccepted) -> list[PluginEffect]:
+    def _on_event_accepted(self, sender: PeerId, message: EventAccepted) -> list[PluginEffect]:
         if not self._publications.is_pending(message.id):
             return []
         if sender not in self._cluster.members:
             return [Refuse(sender, NOT_A_MEMBER)]
         return self._publications.on_accepted(sender, message)
 
-    def _on_gone(self, sender: PeerId, message: EventsGone) -> list[PluginEffect]:
+    def _on_events_gone(self, sender: PeerId, message: EventsGone) -> list[PluginEffect]:
         if message.stream not in self._repair.log.streams:
             return []
         if sender not in self._cluster.members and self._cluster.holder_cluster(sender) is None:
@@ -182,7 +182,7 @@ class Sharing:
         self._repair.skip_lost(message)
         return []
 
-    def _on_groups(self, now: Nanos, sender: PeerId, message: MemberWants) -> Iterator[PluginEffect]:
+    def _on_member_groups(self, now: Nanos, sender: PeerId, message: MemberWants) -> Iterator[PluginEffect]:
         is_new = self._groups.on_member_groups(now, sender, message)
         yield from self._between.on_groups_changed(now) if is_new else []
         slots = self._cluster.slots

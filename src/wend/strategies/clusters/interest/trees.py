@@ -28,7 +28,7 @@ from wend.strategies.clusters.interest.messages import (
 from wend.strategies.clusters.interest.parent_search import TreeId
 from wend.strategies.clusters.interest.places import TreePlaces
 from wend.strategies.clusters.interest.repair import Repair
-from wend.strategies.ring.bounded import Seen
+from wend.strategies.ring.bounded import RecentItems
 
 FIRST_GAP_NS: Nanos = 200 * MS
 LONGEST_GAP_NS: Nanos = 5 * SECOND
@@ -79,7 +79,7 @@ class Trees:
         self._groups = groups
         self._repair = repair
         self._places = places
-        self._forwarded = Seen(FORWARDED)
+        self._forwarded = RecentItems(FORWARDED)
         self._late = LateEvents()
 
     def on_event(self, now: Nanos, entry: LogEntry, tree: int, hops: int) -> Iterator[PluginEffect]:

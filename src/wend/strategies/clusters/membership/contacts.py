@@ -103,9 +103,9 @@ class ClusterContacts:
         if len(self.directory) == 1 and self._lonely < MAX_LONELY:
             self._lonely += 1
             yield from self._greet_next(1)
-        yield from self._measure(now)
+        yield from self._measure_round_trip(now)
 
-    def _measure(self, now: Nanos) -> list[PluginEffect]:
+    def _measure_round_trip(self, now: Nanos) -> list[PluginEffect]:
         """Probe a coordinator or backup that is not measured yet; if there is none, now and then any peer."""
         cluster = self._cluster
         coordinators = [peer for peer in (*cluster.holders, *self.coordinators()) if peer != cluster.me]
@@ -114,10 +114,10 @@ class ClusterContacts:
             candidates = [*coordinators, *(peer for peer in cluster.members if peer != cluster.me)]
         if not candidates:
             return []
-        peer = self._draw("measure").choice(candidates)
+        peer = self._random_stream("measure").choice(candidates)
         return cluster.send((peer,), MemberProbe(self._detector.next_number(now, peer)))
 
-    def _draw(self, what: str) -> RandomStream:
+    def _random_stream(self, what: str) -> RandomStream:
         self._draws += 1
         return peer_stream(self._seed, "clusters", what, self._cluster.me, self._cluster.incarnation, self._draws)
 
@@ -141,7 +141,7 @@ class ClusterContacts:
         coordinates."""
         cluster = self._cluster
         if len(names) > MAX_PUSHED:
-            names = self._draw("push").sample(names, MAX_PUSHED)
+            names = self._random_stream("push").sample(names, MAX_PUSHED)
         entries = DirectoryEntries(cluster.entries())
         for name in names:
             slots = self.directory.slots[name]
@@ -164,7 +164,7 @@ class ClusterContacts:
             cluster.has_news = True
             for peer in slot_holders(entry.slots):
                 self.add(peer)
-        draw = self._draw("gossip")
+        draw = self._random_stream("gossip")
         slots = self.directory.slots[draw.choice(list(self.directory.slots))]
         peers = [peer for peer in slot_holders(slots) if peer != cluster.me]
         return [*out, *self._send_digests(now, (draw.choice(peers),))] if peers else out

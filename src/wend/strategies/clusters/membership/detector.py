@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from wend.model.events import PeerId
 from wend.model.units import MS, Nanos
-from wend.strategies.ring.bounded import put
+from wend.strategies.ring.bounded import put_newest
 
 FIRST_TRIP: Nanos = 100 * MS
 """The round trip that a peer assumes until it has measured one."""
@@ -126,7 +126,7 @@ class ClusterDetector:
     def next_number(self, now: Nanos, peer: PeerId) -> int:
         """A number for a probe to any peer."""
         self._number += 1
-        put(self._probes, self._number, (peer, now), MAX_PROBES)
+        put_newest(self._probes, self._number, (peer, now), MAX_PROBES)
         return self._number
 
     def record_answer(self, now: Nanos, peer: PeerId, number: int) -> bool:
@@ -136,7 +136,7 @@ class ClusterDetector:
             return False
         del self._probes[number]
         trip, mean = now - probe[1], self._trips.get(peer)
-        put(self._trips, peer, trip if mean is None else (7 * mean + trip) // 8, MAX_TRIPS)
+        put_newest(self._trips, peer, trip if mean is None else (7 * mean + trip) // 8, MAX_TRIPS)
         return True
 
     def has_measured(self, peer: PeerId) -> bool:

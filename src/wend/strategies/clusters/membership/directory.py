@@ -26,7 +26,7 @@ from wend.strategies.clusters.membership.messages import (
     Slots,
     slot_holders,
 )
-from wend.strategies.ring.bounded import put
+from wend.strategies.ring.bounded import put_newest
 
 EXPIRY = 24
 """Periods after which an entry expires if its stamp did not grow."""
@@ -73,7 +73,7 @@ class ClusterDirectory:
         self._expired.pop(entry.name, None)
         if present is not None and present.slots == entry.slots:
             return False
-        self._index()
+        self._rebuild_index()
         return True
 
     def expire(self, now: Nanos, mine: str) -> list[ClusterEntry]:
@@ -83,12 +83,12 @@ class ClusterDirectory:
         entries = [self._entries.pop(name) for name in names]
         for entry in entries:
             del self._renewed_ns[entry.name]
-            put(self._expired, entry.name, entry.version, MAX_EXPIRED)
+            put_newest(self._expired, entry.name, entry.version, MAX_EXPIRED)
         if entries:
-            self._index()
+            self._rebuild_index()
         return entries
 
-    def _index(self) -> None:
+    def _rebuild_index(self) -> None:
         self.slots = {name: self._entries[name].slots for name in sorted(self._entries)}
         self._holders = frozenset(peer for slots in self.slots.values() for peer in slot_holders(slots))
 

@@ -1,4 +1,4 @@
-"""How a peer finds its cluster: first its name, then a member that admits it.
+"""Discovery of a peer's cluster: first its name, then a member that admits the peer.
 
 A peer without a cluster searches in rounds, one per heartbeat period: by multicast, by contacts of any cluster, and by
 others that search for the same one. A contact answers with the coordinators of its own cluster; if it is one itself, it
@@ -17,7 +17,7 @@ from wend.strategies.clusters.membership.contacts import ASKED, ClusterContacts
 from wend.strategies.clusters.membership.leadership import Leadership
 from wend.strategies.clusters.membership.merge import Merge
 from wend.strategies.clusters.membership.messages import ClusterEntry, ClusterSearch, SearchAnswer, slot_holders
-from wend.strategies.ring.bounded import put
+from wend.strategies.ring.bounded import put_newest
 
 MAX_PATHS = 3
 """Contacts to which a peer without a cluster name traces the path."""
@@ -48,7 +48,7 @@ class ClusterDiscovery:
     def start(self, now: Nanos) -> list[PluginEffect]:
         """Search for the cluster if its name is known; else trace paths to find the peer's routing domain."""
         if self._cluster.name:
-            return self._join(now)
+            return self._search_or_begin(now)
         paths = [FindPath(peer) for peer in self._contacts.next_contacts(MAX_PATHS)]
         return [*paths, Timer(now + 2 * self._cluster.detection_ns, NAME)]
 
@@ -61,9 +61,9 @@ class ClusterDiscovery:
         if self._cluster.name or name is None:
             return []
         self._cluster.name = name
-        return self._join(now)
+        return self._search_or_begin(now)
 
-    def _join(self, now: Nanos) -> list[PluginEffect]:
+    def _search_or_begin(self, now: Nanos) -> list[PluginEffect]:
         return [JoinMulticast(self._cluster.group), *self._contacts.start_gossip(now), *self.search_again(now)]
 
     def search_again(self, now: Nanos) -> Iterator[PluginEffect]:
@@ -102,7 +102,7 @@ class ClusterDiscovery:
 
     def _add_seeker(self, cluster: str, peer: PeerId) -> None:
         seekers = self._seekers.setdefault(cluster, {})
-        put(seekers, peer, None, MAX_SEEKERS)
+        put_newest(seekers, peer, None, MAX_SEEKERS)
         if len(self._seekers) > MAX_NAMES:
             del self._seekers[next(iter(self._seekers))]
 

@@ -71,7 +71,7 @@ def reassign(
     actives = _assign_actives(slots, stateful, members)
     heirs = [_heirs(slot, stateful) for slot in slots]
     if ready:
-        _spread(actives, heirs)
+        _spread_trees(actives, heirs)
     assigned: list[Slot] = []
     load: Counter[PeerId] = Counter()
     for slot, active, before in zip(slots, actives, heirs, strict=True):
@@ -106,7 +106,7 @@ def _successor(
     return min(members, key=lambda peer: (load[peer], peer not in stateful, peer))
 
 
-def _spread(actives: list[PeerId], heirs: list[tuple[PeerId, ...]]) -> None:
+def _spread_trees(actives: list[PeerId], heirs: list[tuple[PeerId, ...]]) -> None:
     """Hand trees of members that coordinate several over to backups that coordinate none."""
     for tree in reversed(range(len(actives))):
         if actives.count(actives[tree]) > 1:

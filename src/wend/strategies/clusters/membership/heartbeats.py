@@ -70,7 +70,7 @@ class Heartbeats:
             Multicast(cluster.group, replace(beacon, by_multicast=True)),
             *cluster.send((peer for peer in cluster.members if not test.reaches(peer)), beacon),
             *self._judge_multicast(now, beacon),
-            *self._look_for_lost(beacon),
+            *self._send_to_lost_peers(beacon),
         ]
 
     def _judge_multicast(self, now: Nanos, beacon: HeadBeacon) -> list[PluginEffect]:
@@ -79,7 +79,7 @@ class Heartbeats:
             return []
         return [Notice("multicast-works" if works else "multicast-blocked", self._cluster.me)]
 
-    def _look_for_lost(self, beacon: HeadBeacon) -> list[PluginEffect]:
+    def _send_to_lost_peers(self, beacon: HeadBeacon) -> list[PluginEffect]:
         """Send the beacon to each lost peer once in a while, to the latest ones first."""
         cluster = self._cluster
         lost = cluster.roster.lost[::-1] if cluster.roster is not None else ()
@@ -108,7 +108,7 @@ class Heartbeats:
         if beat.term and election.wins(beat.term, beat.head, cluster.term, cluster.head):
             yield from self._merge.request_winner(now, beat.term, beat.head, sender)
         if incarnation is None or beat.incarnation > incarnation:
-            yield from self._join(now, member, beat, sender)
+            yield from self._request_admission(now, member, beat, sender)
         elif beat.incarnation == incarnation:
             self._detector.record_life_sign(now, member)
             yield from self._send_newer_roster(now, member, beat)
@@ -118,7 +118,9 @@ class Heartbeats:
                 yield from cluster.send((cluster.head,), PassedBeat(member, beat))
                 yield from cluster.send((member,), cluster.make_beacon(now))
 
-    def _join(self, now: Nanos, member: PeerId, beat: MemberBeat, sender: PeerId) -> Iterator[PluginEffect]:
+    def _request_admission(
+        self, now: Nanos, member: PeerId, beat: MemberBeat, sender: PeerId
+    ) -> Iterator[PluginEffect]:
         """Act on the request of another peer to become a member, or on the restart of a member."""
         cluster = self._cluster
         if cluster.is_head:

@@ -148,16 +148,16 @@ class Leadership:
         """Record a member's incarnation, which is higher if the member has restarted."""
         if incarnation <= self._cluster.members.get(member, incarnation):
             return []
-        return self.admit(now, member, incarnation) if self._cluster.is_head else self._remove(now, member)
+        return self.admit(now, member, incarnation) if self._cluster.is_head else self._remove_member(now, member)
 
     def on_leave(self, now: Nanos, sender: PeerId, message: MemberLeave) -> Iterable[PluginEffect]:
         cluster = self._cluster
         if message.cluster != cluster.name or cluster.members.get(sender) != message.incarnation:
             return []
         self._leavers[sender] = None
-        return self.write_roster(now) if cluster.is_head else self._remove(now, sender)
+        return self.write_roster(now) if cluster.is_head else self._remove_member(now, sender)
 
-    def _remove(self, now: Nanos, member: PeerId) -> Iterable[PluginEffect]:
+    def _remove_member(self, now: Nanos, member: PeerId) -> Iterable[PluginEffect]:
         return self._elect(now) if self._detector.mark_dead(member) else []
 
     def track(self, now: Nanos, suspected: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""How a peer gets from its roster, or from none, to the roster that wins.
+"""Merging of clusters: a peer replaces its roster, or none, by the roster that wins.
 
 After a partition a head sends its beacon to lost members, one after the other. A peer that learns of a roster that wins
 over its own asks the head of that roster to add it. A head whose roster loses informs its members.
@@ -13,7 +13,7 @@ from wend.strategies.clusters.membership import election
 from wend.strategies.clusters.membership.cluster import ClusterState
 from wend.strategies.clusters.membership.leadership import Leadership
 from wend.strategies.clusters.membership.messages import ClusterEntry, DirectoryEntries, RosterRequest
-from wend.strategies.ring.bounded import put
+from wend.strategies.ring.bounded import put_newest
 
 MAX_ASKED = 256
 MAX_TARGETS = 16
@@ -47,11 +47,11 @@ class Merge:
         return self.ask_head(now, member)
 
     def ask_head(self, now: Nanos, head: PeerId) -> list[PluginEffect]:
-        put(self._asked, head, None, MAX_ASKED)
+        put_newest(self._asked, head, None, MAX_ASKED)
         return self._cluster.send((head,), self._cluster.make_beat(now))
 
     def ask_roster(self, peer: PeerId) -> list[PluginEffect]:
-        put(self._asked, peer, None, MAX_ASKED)
+        put_newest(self._asked, peer, None, MAX_ASKED)
         return self._cluster.send((peer,), RosterRequest(self._cluster.name))
 
     def resolve(self, now: Nanos, term: int, head: PeerId, source: PeerId) -> Iterable[PluginEffect]:
@@ -93,7 +93,7 @@ class Merge:
         """Inform a peer that its roster loses, once per period."""
         last_ns = self._refuted_ns.get(peer)
         is_due = last_ns is None or now - last_ns >= self._cluster.period_ns
-        put(self._refuted_ns, peer, now if is_due or last_ns is None else last_ns, MAX_ASKED)
+        put_newest(self._refuted_ns, peer, now if is_due or last_ns is None else last_ns, MAX_ASKED)
         return self._cluster.send((peer,), self._cluster.make_beacon(now)) if is_due else []
 
     def compare_entry(self, now: Nanos, entry: ClusterEntry, sender: PeerId) -> Iterable[PluginEffect]:

@@ -116,7 +116,7 @@ class MulticastTest:
     def verdict(self, now: Nanos) -> tuple[bool, tuple[PeerId, ...]]:
         """Whether multicast works in this cluster, and for which members it does not."""
         due = now - 2 * self._detection_ns
-        hearing = [self._hears(peer, since < due) for peer, since in self._others.items()]
+        hearing = [self._is_heard(peer, since < due) for peer, since in self._others.items()]
         if not any(beat.hears for beat in self._reports.values()) or not all(hearing):
             return False, ()
         horizon = now - self._horizon_ns
@@ -127,7 +127,7 @@ class MulticastTest:
             mute.update(peer for peer in beat.mute if peer in self._others or peer == self._me)
         return (True, tuple(sorted(mute))) if len(mute) <= MAX_NAMED else (False, ())
 
-    def _hears(self, peer: PeerId, due: bool) -> bool:
+    def _is_heard(self, peer: PeerId, due: bool) -> bool:
         beat = self._reports.get(peer)
         return beat.hears if beat is not None and due else not due
 

@@ -62,7 +62,7 @@ from wend.strategies.clusters.membership.messages import (
 )
 from wend.strategies.clusters.membership.roster_exchange import RosterExchange
 from wend.strategies.clusters.membership.settings import ClusterSettings
-from wend.strategies.ring.bounded import put
+from wend.strategies.ring.bounded import put_newest
 
 CLUSTER: Final = "cluster"
 """What changed, for other plug-ins."""
@@ -111,7 +111,7 @@ class Clusters(Membership):
         self._timers: dict[str, Callable[[Nanos], Iterable[PluginEffect]]] = {
             NAME: discovery.name_after_peer,
             SEEK: discovery.search_again,
-            BEAT: self._beat,
+            BEAT: self._on_period,
             DETECT: leadership.detect,
             ADMIT: leadership.admit_joiners,
             SETTLE: leadership.promote_backups,
@@ -220,10 +220,10 @@ class Clusters(Membership):
             case PathFound(_, path):
                 return self._discovery.set_name(now, find_domain(path))
             case Unanswered(peer):
-                put(self._unanswered, peer, now, MAX_UNANSWERED)
+                put_newest(self._unanswered, peer, now, MAX_UNANSWERED)
                 self._detector.suspect(now, peer)
             case Stopping():
-                return self._leave()
+                return self._leave_cluster()
         return []
 
     def _on_message(self, now: Nanos, sender: PeerId, message: Any) -> Iterable[PluginEffect]:
@@ -238,12 +238,12 @@ class Clusters(Membership):
                 return [Refuse(sender, reason)]
         return self._handlers[type(message)](now, sender, message)
 
-    def _beat(self, now: Nanos) -> list[PluginEffect]:
+    def _on_period(self, now: Nanos) -> list[PluginEffect]:
         limit = now - self._cluster.detection_ns
         self._unanswered = {peer: when for peer, when in self._unanswered.items() if when >= limit}
         return [*self._heartbeats.on_period(now), *self._contacts.on_period(now)]
 
-    def _leave(self) -> list[PluginEffect]:
+    def _leave_cluster(self) -> list[PluginEffect]:
         self._has_left = True
         cluster = self._cluster
         leave = MemberLeave(cluster.name, cluster.incarnation)
