@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
     from pyspark.sql.types import StructType
 
 
@@ -33,3 +38,15 @@ class WendDataSource(DataSource):
         from wend.pipeline.log_source.stream_reader import LogStreamReader
 
         return LogStreamReader(read_options(self.options, is_stream=True), schema)
+
+    def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":
+        from wend.pipeline.log_source.event_writer import EventBatchWriter
+        from wend.pipeline.log_source.options import write_options
+
+        return EventBatchWriter(write_options(self.options), schema, overwrite)
+
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> "DataSourceStreamWriter":
+        from wend.pipeline.log_source.event_writer import EventStreamWriter
+        from wend.pipeline.log_source.options import write_options
+
+        return EventStreamWriter(write_options(self.options), schema, overwrite)

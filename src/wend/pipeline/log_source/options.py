@@ -105,9 +105,10 @@ def peer_access(options: Mapping[str, str]) -> PeerAccess:
     return PeerAccess(urls, credentials, timeout / SECOND, patience / SECOND)
 
 
-def check_options(options: Mapping[str, str], known: tuple[str, ...]) -> None:
-    """Raise `ConfigError` for an option that there is not."""
-    _check_names(options, known)
+def write_options(options: Mapping[str, str]) -> PeerAccess:
+    """The options of a writer. Raises `ConfigError`."""
+    _check_names(options, ACCESS)
+    return peer_access(options)
 
 
 def _check_names(options: Mapping[str, str], known: tuple[str, ...]) -> None:
