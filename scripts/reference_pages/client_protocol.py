@@ -7,6 +7,7 @@ from wend.drivers.live import frames
 from wend.drivers.live.access.source_limits import MAX_CLIENTS
 from wend.drivers.live.broker import broker, listener, log_readers
 from wend.drivers.live.client import connection
+from wend.drivers.live.log_frames import LoggedEvent, LogPlace
 from wend.drivers.live.transport import wire
 from wend.model.events import MAX_ATTRIBUTES, MAX_HEADERS, CodedBlock, DurableOptions, Event, Range
 from wend.model.publication import MAX_ATTRIBUTES_BYTES, MAX_PAYLOAD_BYTES
@@ -82,7 +83,7 @@ and `Publish(ref=1, attributes={{"topic": "a"}}, payload=b"hi")` is
 {to_client}[Status](status.md) lists the fields of `StatusSnapshot`.
 """
 
-STRUCTS = (Event, CodedBlock, Range, frames.PostedEvent, DurableOptions, frames.DurableStatus, frames.LogPlace)
+STRUCTS = (Event, CodedBlock, Range, frames.PostedEvent, DurableOptions, frames.DurableStatus, LogPlace, LoggedEvent)
 
 
 def page() -> str:

@@ -20,6 +20,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from tests.cores import pure_only
+from tests.pipeline.log_peer_process import LogPeerProcess
 from tests.spark import JAVA, SQL, needs_java
 from wend.matching.filters import parse
 from wend.pipeline.scenario_files import load_scenarios
@@ -203,3 +204,44 @@ def test_matching_over_spark_connect_gives_the_same_rows(
         assert {(row["event"], row["subscription"]) for row in rows} == expected
         bad = ds.dataset(folder / plan / "_quarantine", format="parquet").to_table().to_pylist()
         assert sorted(row["line"] for row in bad) == [21, 22, 23] and said["quarantined"] == 3
+
+
+CONNECT_LOG = """
+import json, sys
+from pyspark.sql import SparkSession
+from pyspark_wend import DefaultSource
+
+address, url, checkpoint = sys.argv[1:]
+spark = SparkSession.builder.remote(address).getOrCreate()
+spark.dataSource.register(DefaultSource)
+
+
+def numbers():
+    orders = spark.read.format("wend").options(peers=url, log="orders").schema("number long").load()
+    return sorted(row.number for row in orders.collect())
+
+
+secret = spark.read.format("wend").options(peers=url, log="orders", token="tok-secret").load()
+secret.explain("extended")
+stream = spark.readStream.format("wend").options(peers=url, log="orders", startingOffsets="earliest")
+copies = stream.schema("number long").load().selectExpr("'order' as topic", "number + 100 as number")
+writer = copies.writeStream.format("wend").options(peers=url, checkpointLocation=checkpoint)
+before = numbers()
+writer.trigger(availableNow=True).start().awaitTermination()
+print(json.dumps([before, numbers()]))
+spark.stop()
+"""
+
+
+def test_logs_are_read_and_written_over_spark_connect(
+    environment: dict[str, str], connect: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("logs")
+    with LogPeerProcess(folder) as peer:
+        peer.publish_numbers(range(20))
+        command = [sys.executable, "-c", CONNECT_LOG, connect, peer.url, f"file://{folder / 'checkpoint'}"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=250)
+    assert done.returncode == 0, done.stderr
+    assert "tok-secret" not in done.stdout + done.stderr
+    before, after = json.loads(done.stdout.splitlines()[-1])
+    assert before == list(range(20)) and after == [*range(20), *range(100, 120)]

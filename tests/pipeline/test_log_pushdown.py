@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyspark.sql import datasource as spark
 from pyspark.sql.types import BooleanType, DoubleType, FloatType, LongType, ShortType, StringType, StructType
 
-from wend.drivers.live.frames import LoggedEvent
+from wend.drivers.live.log_frames import LoggedEvent
 from wend.matching.filters import parse
 from wend.model.events import Event, EventId, Range, Value
 from wend.pipeline.log_source.event_columns import EventTable

@@ -7,10 +7,9 @@ can send several requests before the first answer. The size of a frame is bounde
 `transport/wire.py` encodes and decodes frames.
 """
 
-from typing import Annotated, Literal
-
 import msgspec
 
+from wend.drivers.live.log_frames import LogPlace, Records
 from wend.drivers.live.status import StatusSnapshot
 from wend.model.events import Attributes, DurableOptions, Event, EventId, Headers, PeerId, Value
 from wend.model.publication import Publication
@@ -99,15 +98,6 @@ class Subscribe(msgspec.Struct, frozen=True, gc=False, tag="subscribe"):
     """The age before which the peer does not deliver an event, because another home does so first."""
     factor: float | None = None
     """The deadline as a multiple of the shortest delay from the publisher's peer, instead of `deadline_ns`."""
-
-
-class LogPlace(msgspec.Struct, frozen=True, gc=False):
-    """A place in a log."""
-
-    by: Literal["first", "position", "time", "age", "last", "end"]
-    """What `value` is: a position, a wall-clock time in nanoseconds, an age in nanoseconds, or how many of the last
-    events that match. `first` and `end` need no value."""
-    value: Annotated[int, msgspec.Meta(ge=0, le=2**62)] = 0
 
 
 class ReadLog(msgspec.Struct, frozen=True, gc=False, tag="read-log"):
@@ -384,24 +374,6 @@ class Deliveries(msgspec.Struct, frozen=True, gc=False, tag="deliveries"):
     """Several deliveries in order, for a client that greeted with `batches`."""
 
     deliveries: tuple[Delivery, ...]
-
-
-class LoggedEvent(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """An event as it is in a log."""
-
-    position: int
-    time_ns: Nanos
-    """When it was appended, as wall-clock time."""
-    age_ns: Nanos
-    """Its age at that time."""
-    event: Event
-
-
-class Records(msgspec.Struct, frozen=True, gc=False, tag="records"):
-    """Events of a log in the order of their positions, for a client that asked for `records`."""
-
-    handle: int
-    records: tuple[LoggedEvent, ...]
 
 
 class MissedFrame(msgspec.Struct, frozen=True, gc=False, tag="missed", omit_defaults=True):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from wend.drivers.live.client.log_ranges import LogRange
-from wend.drivers.live.frames import LogPlace
+from wend.drivers.live.log_frames import LogPlace
 from wend.drivers.live.logs.record import count_of
 from wend.model.errors import ConfigError
 from wend.pipeline.log_source.event_columns import check_schema

@@ -16,7 +16,7 @@ from wend.model.units import SECOND, Nanos
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from wend.drivers.live.frames import LoggedEvent
+    from wend.drivers.live.log_frames import LoggedEvent
 
 COLUMNS: Final = {
     "position": "bigint",

@@ -13,11 +13,12 @@ from typing import Any, Final, TypeVar
 from wend.drivers.live import frames
 from wend.drivers.live.client.connect import make_tls_reader
 from wend.drivers.live.client.log_ranges import LogRange, LogRangeClient
+from wend.drivers.live.log_frames import LogPlace, Records
 from wend.model.errors import ConnectionLost, Refused, WendError
 from wend.pipeline.log_source.options import PeerAccess
 
 T = TypeVar("T")
-Block = frames.Records | frames.MissedFrame
+Block = Records | frames.MissedFrame
 
 FIRST_PAUSE_S: Final = 0.1
 LAST_PAUSE_S: Final = 2.0
@@ -49,7 +50,7 @@ class LogPeer:
     def _run(self, play: Coroutine[Any, Any, T]) -> T:
         return self._loop.run_until_complete(play)
 
-    def find(self, place: frames.LogPlace, *, is_patient: bool) -> frames.Reading:
+    def find(self, place: LogPlace, *, is_patient: bool) -> frames.Reading:
         """Where a place in the log is. With patience it tries for a while to reach a peer. Raises `WendError`."""
         give_up = time.monotonic() + (self._access.patience_s if is_patient else 0.0)
         pause_s = FIRST_PAUSE_S
@@ -63,7 +64,7 @@ class LogPeer:
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, LAST_PAUSE_S)
 
-    def _find(self, place: frames.LogPlace) -> frames.Reading:
+    def _find(self, place: LogPlace) -> frames.Reading:
         if self._client is not None:
             return self._run(self._client.find(self._log, place, self._log_id))
         failures: list[WendError] = []
@@ -96,7 +97,7 @@ class LogPeer:
     def read(self, wanted: LogRange, filter: str, most: int) -> Iterator[list[Block]]:
         """The events of a range that match a filter, and what the range lacks, in lists of at least `most` events
         until the last. Raises `WendError`."""
-        self.find(frames.LogPlace("position", wanted.begin), is_patient=True)
+        self.find(LogPlace("position", wanted.begin), is_patient=True)
         assert self._client is not None
         blocks = self._client.read(wanted, filter)
         try:
@@ -118,7 +119,7 @@ async def _gather(blocks: AsyncGenerator[Block, None], most: int) -> list[Block]
     count = 0
     async for block in blocks:
         gathered.append(block)
-        count += len(block.records) if isinstance(block, frames.Records) else 0
+        count += len(block.records) if isinstance(block, Records) else 0
         if count >= most:
             break
     return gathered

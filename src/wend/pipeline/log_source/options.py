@@ -10,7 +10,7 @@ import msgspec
 
 from wend.drivers.live.addressing.addresses import split_urls
 from wend.drivers.live.client.connect import make_tls_reader
-from wend.drivers.live.frames import LogPlace
+from wend.drivers.live.log_frames import LogPlace
 from wend.matching.filters import parse
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND, Nanos, parse_duration

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pyspark.sql import datasource as spark
 
-from wend.drivers.live import frames
+from wend.drivers.live.log_frames import LogPlace
 from wend.matching.filters import parse
 from wend.matching.printer import MAX_SET, name_text, value_text
 from wend.model.errors import FilterError
@@ -35,7 +35,7 @@ class PushedFilters:
     def __init__(self, filter: str, kinds: Mapping[str, str]) -> None:
         """`kinds`: the types of all columns."""
         self.filter = filter
-        self.bounds = Bounds()
+        self.bounds = RowBounds()
         self._kinds = kinds
 
     def push(self, filters: Iterable[spark.Filter]) -> None:
@@ -56,7 +56,7 @@ class PushedFilters:
         self.filter = longer
 
 
-class Bounds:
+class RowBounds:
     """The places between which all rows lie."""
 
     def __init__(self) -> None:
@@ -75,22 +75,19 @@ class Bounds:
         if name == "position" and isinstance(value, int) and 0 <= value < 2**62:
             low, high = _ends(filter, value, 1)
             self.low_position = max(self.low_position, low or 0)
-            if high is not None:
-                self.high_position = high if self.high_position is None else min(self.high_position, high)
+            self.high_position = _lower(self.high_position, high)
         elif name == "time" and isinstance(value, datetime) and value.tzinfo is not None:
             low, high = _ends(filter, round(value.timestamp() * 1_000_000) * 1000, 1000)
-            if low is not None:
-                self.low_ns = low if self.low_ns is None else max(self.low_ns, low)
-            if high is not None:
-                self.high_ns = high if self.high_ns is None else min(self.high_ns, high)
+            self.low_ns = max((each for each in (self.low_ns, low) if each is not None), default=None)
+            self.high_ns = _lower(self.high_ns, high)
         return True
 
-    def times(self) -> tuple[frames.LogPlace | None, frames.LogPlace | None]:
+    def times(self) -> tuple[LogPlace | None, LogPlace | None]:
         """The bounds by time as places in the log."""
         low, high = (None if each is None else max(0, each) for each in (self.low_ns, self.high_ns))
         return (
-            None if low is None else frames.LogPlace("time", low),
-            None if high is None else frames.LogPlace("time", high),
+            None if low is None else LogPlace("time", low),
+            None if high is None else LogPlace("time", high),
         )
 
 
@@ -109,6 +106,11 @@ def _ends(filter: spark.Filter, value: int, unit: int) -> tuple[int | None, int 
         case spark.LessThanOrEqual():
             return None, value + unit
     return None, None
+
+
+def _lower(one: int | None, other: int | None) -> int | None:
+    """The lower of two bounds, of which None bounds nothing."""
+    return min((each for each in (one, other) if each is not None), default=None)
 
 
 def _single_column(filter: spark.Filter) -> str | None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import InputPartition
 
-from wend.drivers.live import frames
 from wend.drivers.live.client.log_ranges import LogRange
+from wend.drivers.live.log_frames import LoggedEvent, Records
 from wend.drivers.live.logs.record import count_of
 from wend.model.errors import ClientError
 from wend.pipeline.log_source.event_columns import EventTable
@@ -55,9 +55,9 @@ def read_range(part: LogPartition, options: ReadOptions, filter: str, schema: "S
     wanted = LogRange(part.log, part.log_id, part.begin, part.end)
     with LogPeer(options.access, part.log, part.log_id) as peer:
         for blocks in peer.read(wanted, filter, BATCH_ROWS):
-            records: list[frames.LoggedEvent] = []
+            records: list[LoggedEvent] = []
             for block in blocks:
-                if isinstance(block, frames.Records):
+                if isinstance(block, Records):
                     records += block.records
                 else:
                     lost = sum(block.counts.get(code, 0) for code in LOSSES)

@@ -16,7 +16,8 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from wend.drivers.live.client.log_ranges import LogRange
-from wend.drivers.live.frames import LogPlace, Reading
+from wend.drivers.live.frames import Reading
+from wend.drivers.live.log_frames import LogPlace
 from wend.drivers.live.logs.record import count_of
 from wend.model.errors import ClientError, ConfigError, Refused
 from wend.pipeline.log_source.event_columns import check_schema

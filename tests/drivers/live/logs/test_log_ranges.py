@@ -6,9 +6,9 @@ from pathlib import Path
 from tests.drivers.live.log_peers import client_of, log_of, running, write_peers
 from tests.drivers.live.net import PATIENCE_S, run
 from tests.errors import raises
-from wend.drivers.live import frames
 from wend.drivers.live.client.client import Client
 from wend.drivers.live.client.log_ranges import LogRange, LogRangeClient
+from wend.drivers.live.log_frames import LogPlace, Records
 from wend.drivers.live.process import PeerProcess
 
 SIZES = (0, 1, 70_000, 256 * 1024, 256 * 1024, 5, 0, 65_536, 3)
@@ -39,7 +39,7 @@ def test_records_are_the_events_that_a_subscriber_gets(tmp_path: Path) -> None:
             got = [
                 (each.position, each.event.id, each.event.payload, each.event.headers)
                 async for block in reader.read(wanted, "number >= 5")
-                if isinstance(block, frames.Records)
+                if isinstance(block, Records)
                 for each in block.records
             ]
             await reader.close()
@@ -60,12 +60,12 @@ def test_a_range_goes_on_after_a_restart_of_the_peer(tmp_path: Path) -> None:
             wanted = LogRange("orders", log_of(peer).id, 1, 81)
             blocks = reader.read(wanted, "true")
             first = await anext(blocks)
-            assert isinstance(first, frames.Records)
+            assert isinstance(first, Records)
             positions += [each.position for each in first.records]
             assert len(positions) < 80
         async with running(file):
             async for block in blocks:
-                assert isinstance(block, frames.Records)
+                assert isinstance(block, Records)
                 positions += [each.position for each in block.records]
         await reader.close()
         assert positions == list(range(1, 81))
@@ -82,14 +82,14 @@ def test_places_are_found_and_other_logs_refused(tmp_path: Path) -> None:
             await reader.start()
             log_id = log_of(peer).id
             for place, position in (("first", 1), ("end", 6)):
-                found = await reader.find("orders", frames.LogPlace(place))  # type: ignore[arg-type]
+                found = await reader.find("orders", LogPlace(place))  # type: ignore[arg-type]
                 assert (found.position, found.log_id) == (position, log_id)
             for _ in range(200):  # more than a client may read at a time
-                await reader.find("orders", frames.LogPlace("end"), log_id)
+                await reader.find("orders", LogPlace("end"), log_id)
             with raises("unknown-log"):
-                await reader.find("trades", frames.LogPlace("end"))
+                await reader.find("trades", LogPlace("end"))
             with raises("other-log"):
-                await reader.find("orders", frames.LogPlace("end"), "another")
+                await reader.find("orders", LogPlace("end"), "another")
             with raises("filter-syntax"):
                 async for _ in reader.read(LogRange("orders", log_id, 1, 5), "number ="):
                     pass

@@ -16,6 +16,7 @@ from tests.drivers.live.net import known, run, until
 from wend.drivers.live import frames
 from wend.drivers.live.broker.log_readers import LogReader
 from wend.drivers.live.client.client import Client
+from wend.drivers.live.log_frames import LogPlace
 from wend.drivers.live.logs.peer_logs import PeerLog
 from wend.drivers.live.logs.settings import EventLogEntry
 from wend.matching.filters import parse
@@ -79,9 +80,9 @@ class ClientMachine(RuleBasedStateMachine):
     def connect(self, begin: str, value: int) -> None:
         if self.reader is not None:
             return
-        place = frames.LogPlace(begin, value)  # type: ignore[arg-type]
+        place = LogPlace(begin, value)  # type: ignore[arg-type]
         if self.wanted:
-            place = frames.LogPlace("position", max(self.wanted, self.got[-1] + 1 if self.got else 0))
+            place = LogPlace("position", max(self.wanted, self.got[-1] + 1 if self.got else 0))
         self.is_ready = True
         request = frames.ReadLog(1, 1, "third = true", place, window=7)
         self.reader = LogReader(

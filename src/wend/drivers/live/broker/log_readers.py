@@ -17,6 +17,7 @@ import msgspec
 from wend.drivers.live import frames
 from wend.drivers.live.broker.fair_scheduler import FairScheduler
 from wend.drivers.live.clock import monotonic
+from wend.drivers.live.log_frames import LoggedEvent, LogPlace, Records
 from wend.drivers.live.logs.backwards import blocks_backwards
 from wend.drivers.live.logs.cursor import LogCursor
 from wend.drivers.live.logs.peer_logs import PeerLog, PeerLogs
@@ -85,7 +86,7 @@ class LogReader:
         self._unconfirmed: deque[tuple[int, int]] = deque()
         """The position and size of each event that the client has not taken."""
         self._unconfirmed_bytes = 0
-        self._gathered: list[frames.LoggedEvent] = []
+        self._gathered: list[LoggedEvent] = []
         """Events of the next frame of records."""
         self._gathered_bytes = 0
         self._is_scheduled = False
@@ -100,7 +101,7 @@ class LogReader:
         else:
             self._begin_at(self._find_place(begin, now))
 
-    def _find_place(self, place: frames.LogPlace, now: Nanos) -> int:
+    def _find_place(self, place: LogPlace, now: Nanos) -> int:
         log = self._source.log
         match place.by:
             case "position":
@@ -266,13 +267,13 @@ class LogReader:
         if self._gathered_bytes + len(encoded) > RECORDS_BYTES:
             self._write_gathered()
         event = cast(Event, msgspec.Raw(encoded))  # the encoder copies these bytes into the frame
-        logged = frames.LoggedEvent(record.position, record.time_ns, record.age_ns, event)
+        logged = LoggedEvent(record.position, record.time_ns, record.age_ns, event)
         self._gathered.append(logged)
         self._gathered_bytes += len(encoded)
 
     def _write_gathered(self) -> None:
         if self._gathered:
-            self._output.answer(frames.Records(self._request.handle, tuple(self._gathered)))
+            self._output.answer(Records(self._request.handle, tuple(self._gathered)))
             self._gathered.clear()
             self._gathered_bytes = 0
 

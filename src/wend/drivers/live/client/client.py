@@ -33,6 +33,7 @@ from wend.drivers.live.client.posts import Posts
 from wend.drivers.live.client.repeats import RepeatFilter
 from wend.drivers.live.client.subscribe_options import check_name, make_subscribe_frame
 from wend.drivers.live.clock import monotonic
+from wend.drivers.live.log_frames import Records
 from wend.drivers.live.status import StatusSnapshot
 from wend.drivers.live.transport import wire
 from wend.model.errors import ClientError, ConnectionLost, PartlyPublished, WireError
@@ -428,7 +429,7 @@ class Client:
                 self.streams.deliver((frame,))
             case frames.Dropped() | frames.MissedFrame() | frames.Replaced() | frames.Reading() | frames.Finished():
                 self.streams.on_report(frame)
-            case frames.Welcome() | frames.Records():
+            case frames.Welcome() | Records():
                 pass
             case _:
                 if isinstance(frame, frames.Accepted | frames.Posted) and frame.congested:

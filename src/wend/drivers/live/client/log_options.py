@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from wend.drivers.live import frames
+from wend.drivers.live.log_frames import LogPlace
 from wend.model.errors import ClientError, ConfigError
 from wend.model.units import FOREVER, SECOND, Nanos, parse_duration
 
@@ -35,10 +36,10 @@ def log_request(request: frames.Subscribe, since: Any, until: Any, last: Any, lo
     if last is not None:
         if isinstance(last, bool) or not isinstance(last, int) or not 0 <= last <= MAX_LAST:
             raise ClientError(f"last is a number of events up to {MAX_LAST}, got {last!r}")
-        begin = frames.LogPlace("last", last)
+        begin = LogPlace("last", last)
     else:
-        begin = _place("since", since, frames.LogPlace("end" if until is None else "first"))
-    end = None if until is None else _place("until", until, frames.LogPlace("end"))
+        begin = _place("since", since, LogPlace("end" if until is None else "first"))
+    end = None if until is None else _place("until", until, LogPlace("end"))
     return frames.ReadLog(
         0,
         request.handle,
@@ -52,28 +53,28 @@ def log_request(request: frames.Subscribe, since: Any, until: Any, last: Any, lo
     )
 
 
-def _place(name: str, when: Any, default: frames.LogPlace) -> frames.LogPlace:
+def _place(name: str, when: Any, default: LogPlace) -> LogPlace:
     if when is None:
         return default
     if when == FIRST:
-        return frames.LogPlace("first")
+        return LogPlace("first")
     if when == NOW:
-        return frames.LogPlace("end")
+        return LogPlace("end")
     if isinstance(when, datetime):
         return _time_place(name, when)
     if isinstance(when, timedelta):
         return _age_place(name, round(when / timedelta(microseconds=1)) * 1000)
     if isinstance(when, int) and not isinstance(when, bool) and 0 <= when < MAX_POSITION:
-        return frames.LogPlace("position", when)
+        return LogPlace("position", when)
     if isinstance(when, str):
         return _parse_place(name, when)
     raise ClientError(f"{name} is {_LOOKS}, got {when!r}")
 
 
-def _parse_place(name: str, text: str) -> frames.LogPlace:
+def _parse_place(name: str, text: str) -> LogPlace:
     """A place as people write it. A text of digits is a position."""
     if text.isascii() and text.isdigit():
-        return _place(name, int(text), frames.LogPlace("end"))
+        return _place(name, int(text), LogPlace("end"))
     try:
         return _age_place(name, parse_duration(text))
     except ConfigError:
@@ -84,15 +85,15 @@ def _parse_place(name: str, text: str) -> frames.LogPlace:
         raise ClientError(f"{name} is {_LOOKS}, got {text!r}") from None
 
 
-def _time_place(name: str, when: datetime) -> frames.LogPlace:
+def _time_place(name: str, when: datetime) -> LogPlace:
     """A time; one without a zone is local time."""
     time_ns = round(when.timestamp() * 1_000_000) * 1000
     if not 0 <= time_ns < FOREVER:
         raise ClientError(f"{name} is before 1970 or too far ahead: {when.isoformat()}")
-    return frames.LogPlace("time", time_ns)
+    return LogPlace("time", time_ns)
 
 
-def _age_place(name: str, age_ns: Nanos) -> frames.LogPlace:
+def _age_place(name: str, age_ns: Nanos) -> LogPlace:
     if not 0 <= age_ns < FOREVER:
         raise ClientError(f"{name} must be a time that has passed, got {age_ns / SECOND:g} s ago")
-    return frames.LogPlace("age", age_ns)
+    return LogPlace("age", age_ns)

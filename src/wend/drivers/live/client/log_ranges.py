@@ -15,6 +15,7 @@ import msgspec
 from wend.drivers.live import frames
 from wend.drivers.live.client.answers import make_no_answer_error, make_unexpected_answer_error
 from wend.drivers.live.client.connection import PeerConnection
+from wend.drivers.live.log_frames import LogPlace, Records
 from wend.drivers.live.transport import wire
 from wend.model.errors import ClientError, WendError, make_refusal
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 WINDOW: Final = 10_000
 """The most events that the peer sends before they are taken."""
-_NOTHING: Final = frames.LogPlace("position", 0)
+_NOTHING: Final = LogPlace("position", 0)
 """An end before all events."""
 
 
@@ -40,7 +41,7 @@ class _Reader:
     """One request to read a log, over as many connections as it takes."""
 
     def __init__(self, request: frames.ReadLog) -> None:
-        self.blocks: deque[frames.Records | frames.MissedFrame] = deque()
+        self.blocks: deque[Records | frames.MissedFrame] = deque()
         self.reading: frames.Reading | None = None
         self.has_ended = False
         self.error: WendError | None = None
@@ -55,13 +56,13 @@ class _Reader:
     def request(self, ref: int) -> frames.ReadLog:
         """The request for what is missing."""
         if self._next_position:
-            begin = frames.LogPlace("position", self._next_position)
+            begin = LogPlace("position", self._next_position)
             self._request = msgspec.structs.replace(self._request, begin=begin)
         return msgspec.structs.replace(self._request, ref=ref)
 
     def receive(self, frame: frames.ToClient) -> None:
         match frame:
-            case frames.Records(_, records):
+            case Records(_, records):
                 self._next_position = records[-1].position + 1
                 self.blocks.append(frame)
             case frames.MissedFrame(_, _, below):
@@ -109,7 +110,7 @@ class LogRangeClient:
     async def close(self) -> None:
         await self._connection.close()
 
-    async def find(self, log: str, place: frames.LogPlace, log_id: str = "") -> frames.Reading:
+    async def find(self, log: str, place: LogPlace, log_id: str = "") -> frames.Reading:
         """Where a place in a log is. Raises if there is no such log, or it is not the one of this id."""
         request = frames.ReadLog(0, self._number(), "true", place, _NOTHING, log, log_id, records=True)
         try:
@@ -126,9 +127,9 @@ class LogRangeClient:
             raise reader.error or make_unexpected_answer_error(self._connection.current_url)
         return reader.reading
 
-    async def read(self, wanted: LogRange, filter: str) -> AsyncGenerator[frames.Records | frames.MissedFrame, None]:
+    async def read(self, wanted: LogRange, filter: str) -> AsyncGenerator[Records | frames.MissedFrame, None]:
         """The events of a range that match a filter, and what the range lacks."""
-        begin, end = (frames.LogPlace("position", each) for each in (wanted.begin, wanted.end))
+        begin, end = (LogPlace("position", each) for each in (wanted.begin, wanted.end))
         request = frames.ReadLog(0, self._number(), filter, begin, end, wanted.log, wanted.log_id, WINDOW, records=True)
         reader = await self._open(request)
         try:
@@ -136,7 +137,7 @@ class LogRangeClient:
                 while reader.blocks:
                     block = reader.blocks.popleft()
                     yield block
-                    if isinstance(block, frames.Records):
+                    if isinstance(block, Records):
                         self._write(frames.Continue(reader.handle, block.records[-1].position))
                 if reader.has_ended:
                     break

@@ -11,6 +11,7 @@ import msgspec
 
 from wend.drivers.live import frames
 from wend.drivers.live.client.event_streams import DeliveryBuffer, EventStreams
+from wend.drivers.live.log_frames import LogPlace
 from wend.model.errors import WendError
 from wend.model.events import PeerId
 
@@ -56,7 +57,7 @@ class LogSubscription:
     def request(self, ref: int) -> frames.ReadLog:
         if not self._log_id:
             return msgspec.structs.replace(self._request, ref=ref)
-        begin = frames.LogPlace("position", self.next_position)
+        begin = LogPlace("position", self.next_position)
         return msgspec.structs.replace(self._request, ref=ref, begin=begin, log=self.log, log_id=self._log_id)
 
     def deliver(self, delivery: frames.Delivery) -> None:
