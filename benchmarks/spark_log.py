@@ -3,17 +3,19 @@
 Each query runs once to start Spark's workers, and is then timed. The schemas differ in what executors make of an event:
 its position only, typed columns, or all that it has. With a filter the peer sends a tenth of the events.
 
-`python -m benchmarks.spark_log --events 1000000`; `--json` for machines. The processor time is that of the
-peer, for each event that it read from its log.
+`python -m benchmarks.spark_log --events 1000000`; `--json` for machines. Processor times are for each event
+in the log, of all processes together and of the peer alone.
 """
 
 import argparse
 import json
+import os
 import re
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -62,10 +64,19 @@ def start_peer(folder: Path) -> tuple["subprocess.Popen[str]", str]:
     raise SystemExit("the peer did not start")
 
 
-def cpu_s(pid: int) -> float:
-    """The processor time of a process."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / 100
+def cpu_s(root: int) -> float:
+    """The processor time of a process and all that it has started."""
+    parents: dict[int, int] = {}
+    times: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            fields = path.read_text().rpartition(")")[2].split()
+            parents[int(path.parent.name)] = int(fields[1])
+            times[int(path.parent.name)] = sum(map(int, fields[11:15]))
+    family = {root}
+    while more := {pid for pid, parent in parents.items() if parent in family} - family:
+        family |= more
+    return sum(times.get(pid, 0) for pid in family) / os.sysconf("SC_CLK_TCK")
 
 
 def read_s(spark: Any, url: str, schema: str | None, options: dict[str, str]) -> float:
@@ -93,18 +104,23 @@ def main() -> None:
             with spark_session(options.master) as spark:
                 for query, (schema, more) in QUERIES.items():
                     read_s(spark, url, schema, {**more, "endingOffsets": "2000", "maxEventsPerPartition": "1000"})
-                    before = cpu_s(peer.pid)
+                    before = [cpu_s(pid) for pid in (os.getpid(), peer.pid)]
                     seconds = read_s(spark, url, schema, {**more, "maxEventsPerPartition": str(part)})
+                    used = [cpu_s(pid) - then for pid, then in zip((os.getpid(), peer.pid), before, strict=True)]
+                    total_us, peer_us = (round(each / options.events * 1e6, 1) for each in used)
                     row = {
                         "query": query,
                         "events": options.events,
                         "events_per_s": round(options.events / seconds),
-                        "peer_us_per_event": round((cpu_s(peer.pid) - before) / options.events * 1e6, 2),
+                        "cpu_us": total_us,
+                        "peer_cpu_us": peer_us,
                     }
                     if options.json:
                         print(json.dumps(row), flush=True)
                     else:
-                        print(f"{query:16} {row['events_per_s']:>9} events/s  peer {row['peer_us_per_event']} µs/event")
+                        print(
+                            f"{query:14} {row['events_per_s']:>8} events/s  CPU {total_us} µs, of the peer {peer_us} µs"
+                        )
         finally:
             peer.terminate()
             peer.wait()
