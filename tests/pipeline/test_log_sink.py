@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import DateType, LongType, StringType, StructType
 
+from tests.drivers.live.key_ring import KeyRing, add_token
 from tests.errors import raises
 from tests.pipeline.log_peer_process import LogPeerProcess
 from tests.spark import needs_java
@@ -144,3 +145,26 @@ def test_a_peer_that_is_not_there_ends_the_write(peer: LogPeerProcess) -> None:
     access = peer_access({"peers": peer.url, "patience": "1ms"})
     with raises("unreachable", "cannot reach a peer at"):
         publish_rows(access, EventRows("q", 0).events(batches(range(1))))
+
+
+def test_credentials_are_options(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("keys")
+    ring = KeyRing(folder / "ring")
+    site, alice = ring.enrol("site", 1), ring.enrol("alice")
+    token, file = add_token(site, "bob"), folder / "bob.token"
+    file.write_text(token)
+    file.chmod(0o600)
+    with LogPeerProcess(folder, more=f'keys = "{site}"\ntls = true\n') as peer:
+        url = peer.url.replace("wend://", "wends://")
+        access = {"peers": url, "keys": str(alice)}
+        publish_rows(peer_access(access), EventRows("q", 0).events(batches(range(5))))
+        schema = StructType().add("number", LongType())
+        for given in (access, {"peers": url, "root": str(ring.root), "tokenFile": str(file)}):
+            reader = WendDataSource(given | {"log": "orders"}).reader(schema)
+            rows = [n for part in reader.partitions() for batch in reader.read(part) for n in batch[0].to_pylist()]
+            assert rows == list(range(5))
+            assert str(file) not in repr(reader) and token not in repr(vars(reader))
+        with raises("untrusted"):
+            WendDataSource({"peers": url, "root": str(ring.root), "token": token + "x", "log": "orders"}).reader(
+                schema
+            ).partitions()
