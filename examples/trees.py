@@ -16,7 +16,7 @@ from pathlib import Path
 
 from peer_processes import PeerScene, collect, free_ports, play_example
 from wend.topology.catalog import make
-from wend.topology.placement import place_peers
+from wend.topology.placement import attach_peers
 
 PEERS = 12
 PUBLISHER = 0
@@ -203,7 +203,7 @@ async def play(scene: Scene) -> list[str]:
 
 def _paths() -> str:
     """A line per pair of peers: the routers between them, on a map of a real network."""
-    placement = place_peers(make("topohub:topozoo/Abilene", 1), PEERS, 1, share=True)
+    placement = attach_peers(make("topohub:topozoo/Abilene", 1), PEERS, 1, share=True)
     pairs = [(a, b) for a in range(PEERS) for b in range(a + 1, PEERS)]
     return "".join(f"{a} {b}  {' '.join(f'r{r}' for r in placement.path(a, b))}\n" for a, b in pairs)
 

@@ -99,7 +99,7 @@ def test_a_lab_that_is_up_is_spared(monkeypatch: pytest.MonkeyPatch) -> None:
         assert lab.status().down == ()
 
 
-@pytest.mark.parametrize("failing", ["make", "write_kernel_settings", "configure_devices"])
+@pytest.mark.parametrize("failing", ["make_namespaces", "write_kernel_settings", "configure_devices"])
 def test_a_failed_start_removes_everything(failing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise LabError("injected")

@@ -195,6 +195,11 @@ def walk(
     return found
 
 
+def make_publications(publishers: np.ndarray, wants: np.ndarray) -> Publications:
+    """Events that need no attributes and filters, because it is known who wants them."""
+    return Publications(publishers, wants, np.zeros((len(publishers), 2)), {})
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.data(), st.integers(0, 999), st.integers(1, 3))
 def test_events_reach_whom_a_walk_over_what_is_up_reaches(data: st.DataObject, seed: int, k: int) -> None:
@@ -206,7 +211,7 @@ def test_events_reach_whom_a_walk_over_what_is_up_reaches(data: st.DataObject, s
     publishers = draw.integers(placement.peers, size=12)
     wants = draw.random((12, placement.peers)) < 0.5
     wants[np.arange(12), publishers] = False
-    outcome = publish_events(placement, overlay, trees, chances, Publications(publishers, wants), seed)
+    outcome = publish_events(placement, overlay, trees, chances, make_publications(publishers, wants), seed)
     reached = [0] * k
     for event, publisher in enumerate(publishers.tolist()):
         got = walk(placement, overlay, trees, draw_up_per_event(chances, seed, event), publisher)
@@ -227,7 +232,7 @@ def test_the_event_ratio_is_the_joint_reliability_of_its_pairs() -> None:
     publishers = np.full(events, 2, dtype=np.int64)
     wants = np.zeros((events, 20), dtype=np.bool_)
     wants[:, 17] = True
-    outcome = publish_events(placement, overlay, trees, chances, Publications(publishers, wants), 4)
+    outcome = publish_events(placement, overlay, trees, chances, make_publications(publishers, wants), 4)
     exact = compute_joint_reliability(placement, overlay, trees, chances, (np.array([2]), np.array([17]))).reliability[
         0
     ]
