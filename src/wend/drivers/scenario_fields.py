@@ -13,6 +13,7 @@ class ScenarioFields(TypedDict, total=False):
     interest: str | None
     membership: str | None
     plan: str | None
+    inferred_topology: str | None
     seed: int
     duration: str
     warmup: str
@@ -32,7 +33,6 @@ class ScenarioFields(TypedDict, total=False):
     mean_outage: str | None
     anonymous: float
     traceroute_loss: float
-    inferred_topology: str | None
     link_capacity: str | None
     peer_capacity: str | None
     queue: int

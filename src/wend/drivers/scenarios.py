@@ -169,14 +169,6 @@ class Scenario(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
     traceroute_loss: Annotated[
         float, setting("The share of other traceroute answers that are lost.", low=0, high=1, requires=ROUTERS)
     ] = 0.0
-    inferred_topology: Annotated[
-        str | None,
-        setting(
-            "The output of `wend data topology`, a folder: hops that did not answer a traceroute become the routers "
-            "that it inferred there.",
-            requires=ROUTERS,
-        ),
-    ] = None
 
     link_capacity: Annotated[
         str | None,
@@ -347,6 +339,8 @@ class Scenario(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
             raise ConfigError(f"peer_capacity {AGGREGATE!r} is the sum of the links' capacities: give a link_capacity")
         if self.underlay is not None:
             self._check_underlay()
+        elif self.inferred_topology is not None:
+            raise ConfigError(f"inferred_topology {ROUTERS.why}")
 
     def _check_degree(self) -> None:
         degree, peers = self.degree, self.peers

@@ -14,7 +14,7 @@ DEFAULT_STRATEGY = "adaptive"
 
 
 class PluginChoices(Settings):
-    """The plug-ins that a peer hosts."""
+    """The plug-ins that a peer hosts, and the files that they use."""
 
     title: ClassVar[str] = "Plug-ins"
 
@@ -30,4 +30,11 @@ class PluginChoices(Settings):
     ] = None
     plan: Annotated[
         str | None, everyday("The directory of a plan, as `wend plan` writes it, for strategies that follow one.")
+    ] = None
+    inferred_topology: Annotated[
+        str | None,
+        everyday(
+            "The output of `wend data topology`, a folder: hops of a path that did not answer become the routers that "
+            "it inferred there. A live peer reads it again when it changes."
+        ),
     ] = None

@@ -232,13 +232,6 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         str | None,
         everyday("How the peer finds underlay paths: trace (it measures), traceroute (the program), a file, or none."),
     ] = None
-    inferred_topology: Annotated[
-        str | None,
-        everyday(
-            "The output of `wend data topology`, a folder, relative to the peer's file: hops of a path that did not "
-            "answer become the routers that it inferred there. The peer reads it again when it changes.",
-        ),
-    ] = None
     telemetry: Annotated[
         str | None,
         everyday("A folder for telemetry, relative to the peer's file: segments that `wend data` reads."),
