@@ -37,7 +37,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(tmp_path: Path) -> None:
         metadata = message_from_bytes(opened.read(f"{about}/METADATA"))
         scripts = opened.read(f"{about}/entry_points.txt").decode()
     package = {name for name in names if not name.startswith(f"{about}/")}
-    assert package == {name.removeprefix("src/") for name in tracked("src/wend")}
+    assert package == {name.removeprefix("src/") for name in tracked("src/wend", "src/pyspark_wend")}
     assert f"{about}/licenses/LICENSE" in names
     assert "wend = wend.console.start:main" in scripts
     needs = metadata.get_all("Requires-Dist") or []
