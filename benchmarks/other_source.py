@@ -26,12 +26,13 @@ SHORT = 5
 RUN = """
 import json, sys, time
 from wend.drivers.scenarios import Scenario
-from wend.drivers.sim.run import play
+from wend.drivers.sim import run
 from wend.drivers import world as worlds
-build_world = getattr(worlds, "build_world", None) or worlds.build  # earlier commits have `build`
+build_world = getattr(worlds, "build_world", None) or worlds.build  # earlier commits have `build` and `play`
+play_world = getattr(run, "play_world", None) or run.play
 world = build_world(Scenario(**json.loads(sys.argv[1])))
 began = time.process_time()
-play(world)
+play_world(world)
 print(time.process_time() - began)
 """
 
